@@ -1,0 +1,42 @@
+//! Q2_0: 64 elements in 18 bytes, two bits each: -d, 0, +d, +2d.
+
+use crate::format::{first_non_finite, packed_format};
+use crate::{Half, Packed};
+use bytemuck::{Pod, Zeroable};
+
+/// Block of Q2_0.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Q2_0 {
+    /// Scale.
+    pub d: Half,
+    /// Element j is the two bits from 2 * (j % 4) of byte j / 4, less one. Code 3 (+2d) is legal.
+    pub qs: [u8; 16],
+}
+
+packed_format!(Q2_0, elements: 64, bytes: 18, partner: Q8_0);
+
+impl Packed for Q2_0 {
+    type Codes = [i8; 64];
+    type Groups = [f32; 1];
+
+    #[inline(always)]
+    fn codes(&self) -> [i8; 64] {
+        let mut codes = [0; 64];
+        for (byte, codes) in self.qs.iter().zip(codes.as_chunks_mut::<4>().0) {
+            for (j, code) in codes.iter_mut().enumerate() {
+                *code = ((byte >> (2 * j)) & 3) as i8 - 1;
+            }
+        }
+        codes
+    }
+
+    #[inline(always)]
+    fn scales(&self) -> [f32; 1] {
+        [self.d.to_f32()]
+    }
+
+    fn bad_field(&self) -> Option<&'static str> {
+        first_non_finite(&[("d", self.d.to_f32())])
+    }
+}
