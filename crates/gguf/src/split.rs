@@ -170,6 +170,16 @@ mod tests {
         assert_eq!(name.sibling(11), OsStr::new("mod\u{e8}le-00011-of-00012.gguf"));
     }
 
+    #[test]
+    fn parts_of_a_path_without_a_folder_are_beside_it() {
+        let keys = SplitKeys { no: 1, count: 2, total: None };
+        let error = part_paths(Path::new("none-00002-of-00002.gguf"), &keys).unwrap_err();
+        let Error::Split { fault, .. } = error else { panic!("{error}") };
+        let expected = ["none-00001-of-00002.gguf", "none-00002-of-00002.gguf"];
+        let missing = expected.map(PathBuf::from).to_vec();
+        assert_eq!(*fault, SplitFault::MissingParts { missing, count: 2 });
+    }
+
     #[cfg(unix)]
     #[test]
     fn prefixes_need_not_be_unicode() {
