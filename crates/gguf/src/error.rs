@@ -94,7 +94,11 @@ pub enum Error {
         found: String,
     },
     /// A source of tensor data gave more or fewer bytes than the tensor has.
-    #[error("{}: tensor {} has {expected} bytes, {given} were supplied", .path.display(), Quoted(.tensor))]
+    #[error(
+        "{}: tensor {} has {expected} bytes, {given} were supplied",
+        .path.display(),
+        Quoted(.tensor)
+    )]
     DataLength {
         /// The file being written.
         path: PathBuf,
@@ -106,7 +110,10 @@ pub enum Error {
         given: u64,
     },
     /// A split with more parts than its keys can count.
-    #[error("{}: {parts} parts are too many, at most 65535 fit; allow more per part", .prefix.display())]
+    #[error(
+        "{}: {parts} parts are too many, at most 65535 fit; allow more per part",
+        .prefix.display()
+    )]
     TooManyParts {
         /// The path and prefix of the parts.
         prefix: PathBuf,
@@ -120,7 +127,11 @@ pub enum Error {
 #[non_exhaustive]
 pub enum SplitFault {
     /// Parts are not there.
-    #[error("{} of the model's {count} parts are missing beside it: {}", .missing.len(), list(.missing))]
+    #[error(
+        "{} of the model's {count} parts are missing beside it: {}",
+        .missing.len(),
+        list(.missing)
+    )]
     MissingParts {
         /// The files looked for.
         missing: Vec<PathBuf>,

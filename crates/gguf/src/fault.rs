@@ -104,7 +104,7 @@ pub enum Fault {
     #[error("tensor {} occurs twice, as entries {first} and {second}", Quoted(.tensor))]
     DuplicateTensor { tensor: String, first: usize, second: usize },
     /// More dimensions than the format allows.
-    #[error("tensor {} has {count} dimensions at byte {at}; at most 4 are allowed", Quoted(.tensor))]
+    #[error("tensor {} has {count} dimensions at byte {at}, at most 4 can be", Quoted(.tensor))]
     DimensionCount { tensor: String, count: u64, at: u64 },
     /// A dimension of zero.
     #[error("tensor {}: dimension {dimension} of {dims:?} is zero", Quoted(.tensor))]
@@ -119,7 +119,7 @@ pub enum Fault {
     #[error("tensor {}: {source}", Quoted(.tensor))]
     TypeId { tensor: String, source: TypeIdError },
     /// A type that exists for activations only.
-    #[error("tensor {} has type {ty}, which is for activations only, not for weights", Quoted(.tensor))]
+    #[error("tensor {} has type {ty}, which is for activations only", Quoted(.tensor))]
     ActivationType { tensor: String, ty: TensorType },
     /// A row that does not end with a block.
     #[error(

@@ -42,6 +42,7 @@ pub struct Gguf {
     model: Arc<Model>,
 }
 
+#[derive(Default)]
 struct Model {
     version: u32,
     metadata: Metadata,
@@ -256,29 +257,28 @@ fn part_total(part: &Part, path: &Path) -> Result<Option<u64>, Error> {
     Ok(keys.total)
 }
 
+/// Joins the parts to a model. Names must be unique over all of them.
 fn assemble(parts: Vec<Part>) -> Result<Gguf, Error> {
-    let mut metadata = None;
-    let mut version = 0;
-    let (mut tensors, mut paths, mut contents) = (Vec::new(), Vec::new(), Vec::new());
+    let mut model = Model::default();
     for (index, Part { path, map, header }) in parts.into_iter().enumerate() {
+        let Header { version, metadata, tensors, by_name, section } = header;
         if index == 0 {
-            version = header.version;
-            metadata = Some(header.metadata);
+            (model.version, model.metadata, model.by_name) = (version, metadata, by_name);
         }
-        let Header { section, tensors: of_part, .. } = header;
-        tensors.extend(of_part.into_iter().map(|tensor| TensorInfo { part: index, ..tensor }));
-        paths.push(path);
+        let of_part = tensors.into_iter().map(|tensor| TensorInfo { part: index, ..tensor });
+        model.tensors.extend(of_part);
+        model.paths.push(path);
         let (data_start, alignment) = (section.start, section.alignment);
-        contents.push(Contents { map: Arc::new(map), data_start, alignment });
+        model.contents.push(Contents { map: Arc::new(map), data_start, alignment });
     }
-    let by_name = tensor::name_order(&tensors);
-    if let Some((first, second)) = tensor::duplicate(&tensors, &by_name) {
-        let tensor = tensors[first].name.clone();
-        let other = paths[tensors[first].part].clone();
-        let path = &paths[tensors[second].part];
+    if model.paths.len() > 1 {
+        model.by_name = tensor::name_order(&model.tensors);
+    }
+    if let Some((first, second)) = tensor::duplicate(&model.tensors, &model.by_name) {
+        let (first, second) = (&model.tensors[first], &model.tensors[second]);
+        let (tensor, other) = (first.name.clone(), model.paths[first.part].clone());
+        let path = &model.paths[second.part];
         return Err(Error::split(path, SplitFault::DuplicateTensor { tensor, other }));
     }
-    let metadata = metadata.unwrap_or_default();
-    let model = Model { version, metadata, tensors, by_name, paths, contents };
     Ok(Gguf { model: Arc::new(model) })
 }

@@ -12,12 +12,12 @@
 //! | string value not UTF-8 | refused, with the position of the bad byte |
 //! | array of arrays | refused, as by the reference reader; no recursion exists |
 //! | bool other than 0 and 1 | refused |
-//! | alignment below 8 | accepted if a power of two |
+//! | alignment below 8 (the format text wants a multiple) | accepted if a power of two |
 //! | tensor name empty, or with a NUL | refused |
 //! | dimension of zero | refused |
 //! | no dimensions | a scalar: one element |
 //! | holes between tensors, offsets in another order than the list | accepted |
-//! | scalars (F32, ...) at a position not aligned to their size | refused; only an alignment below 8 allows it |
+//! | F32 and other plain types at a position not aligned to their size | refused |
 //! | bytes after the last tensor, padding that is not zero | accepted |
 //! | last tensor's padding absent | accepted |
 //! | no tensors, data section absent | accepted |
@@ -52,6 +52,8 @@ pub(crate) struct Header {
     pub(crate) version: u32,
     pub(crate) metadata: Metadata,
     pub(crate) tensors: Vec<TensorInfo>,
+    /// Indices of `tensors`, sorted by name.
+    pub(crate) by_name: Vec<usize>,
     pub(crate) section: Section,
 }
 
@@ -70,9 +72,10 @@ pub(crate) fn parse(file: &[u8]) -> Result<Header, Fault> {
     let metadata = read_metadata(&mut cursor, pair_count)?;
     let alignment = alignment(&metadata)?;
     let tensors = read_tensors(&mut cursor, tensor_count)?;
+    let by_name = tensor::check_unique(&tensors)?;
     let section = Section::after(cursor.at(), alignment, file.len() as u64);
     layout::check(&tensors, &section)?;
-    Ok(Header { version, metadata, tensors, section })
+    Ok(Header { version, metadata, tensors, by_name, section })
 }
 
 fn check_magic(file: &[u8]) -> Result<(), Fault> {
@@ -236,7 +239,6 @@ fn read_tensors(cursor: &mut Cursor<'_>, count: u64) -> Result<Vec<TensorInfo>, 
     for index in 0..count {
         tensors.push(read_tensor(cursor, index)?);
     }
-    tensor::check_unique(&tensors)?;
     Ok(tensors)
 }
 

@@ -112,10 +112,11 @@ pub(crate) fn duplicate(tensors: &[TensorInfo], order: &[usize]) -> Option<(usiz
     Some((same[0], same[1]))
 }
 
-/// Refuses two tensors of one name in one file.
-pub(crate) fn check_unique(tensors: &[TensorInfo]) -> Result<(), Fault> {
-    match duplicate(tensors, &name_order(tensors)) {
-        None => Ok(()),
+/// Refuses two tensors of one name in one file; returns the order by name.
+pub(crate) fn check_unique(tensors: &[TensorInfo]) -> Result<Vec<usize>, Fault> {
+    let order = name_order(tensors);
+    match duplicate(tensors, &order) {
+        None => Ok(order),
         Some((first, second)) => {
             let tensor = tensors[first].name.clone();
             Err(Fault::DuplicateTensor { tensor, first, second })

@@ -69,8 +69,8 @@ pub enum SplitLimit {
 /// A model to be written, version 3.
 ///
 /// The alignment is `general.alignment` of the metadata, or 32. The three `split.` keys of the
-/// format are left out and, for a split model, set anew. Files are written under another name beside
-/// the target and renamed when complete; an existing file is replaced.
+/// format are left out and, for a split model, set anew. Files are written under another name
+/// beside the target and renamed when complete; an existing file is replaced.
 #[derive(Debug, Default)]
 pub struct Writer<'a> {
     metadata: Metadata,

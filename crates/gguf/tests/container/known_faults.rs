@@ -51,7 +51,7 @@ fn fault_004_alignment_and_truncation() {
 
 #[test]
 fn fault_005_padding_of_huge_offsets_does_not_wrap() {
-    for offset in [u64::MAX & !31, (u64::MAX & !31) - 32, 1 << 63] {
+    for offset in [u64::MAX - 31, u64::MAX - 63, 1 << 63] {
         let file = RawFile::new().f32("w", &[8], offset).f32("v", &[8], 0).data(64);
         assert_fault!(file, Fault::PastEnd { .. });
     }
@@ -150,7 +150,7 @@ fn fault_146_paths_that_are_not_ascii() {
     let mut writer = Writer::default();
     writer.tensor("w", &[8], TensorType::I8, vec![1; 8]);
     writer.write(&path).unwrap();
-    assert_eq!(Gguf::open(&path).unwrap().parts(), [path.clone()]);
+    assert_eq!(Gguf::open(&path).unwrap().parts(), std::slice::from_ref(&path));
     assert_eq!(Gguf::open(&folder).unwrap().tensors().len(), 1);
 
     fs::remove_file(&path).unwrap();
