@@ -1,1 +1,19 @@
-//! Placeholder.
+//! The kernel families on CPU.
+//!
+//! [`Cpu`] is a [`kernels::Backend`]: weights stay in the mapped file and are decoded a few rows at
+//! a time, once per window, into f32 that stays in the cache; all cores take part through one
+//! [`pool::Pool`]. The instruction set is chosen at run time ([`Isa::detect`]).
+//!
+//! Why a row's bits depend on nothing else in the window: every sum runs in an order fixed by the
+//! row length and the instruction set ([`simd`]), work is split between threads by output value
+//! only, and rows of tokens never share an accumulator.
+
+mod device;
+mod isa;
+mod ops;
+pub mod pool;
+mod share;
+mod simd;
+
+pub use device::{Cpu, CpuMatrix, CpuOptions};
+pub use isa::Isa;

@@ -1,1 +1,26 @@
-//! Placeholder.
+//! The engine: window forward pass, slots, sampling, generation.
+//!
+//! An [`Engine`] is a checkpoint loaded onto a [`kernels::Backend`], with a number of slots (one
+//! sequence's state each). [`Engine::forward`] runs one window: the next tokens of any slots. A
+//! token's logits are the same bits whatever else is in its window. [`generate`] is the loop that
+//! draws tokens and streams text.
+#![forbid(unsafe_code)]
+
+mod engine;
+mod error;
+mod forward;
+mod generate;
+mod probe;
+mod sampling;
+mod scratch;
+mod shapes;
+mod slots;
+mod stop;
+mod weights;
+
+pub use engine::{Engine, EngineConfig, Feed, Want};
+pub use error::Error;
+pub use generate::{Event, Finish, Request, Summary, generate};
+pub use probe::{NoProbe, Probe};
+pub use sampling::{Context, SamplingError, SamplingParams, philox4x32_10, uniform};
+pub use stop::StopMatcher;

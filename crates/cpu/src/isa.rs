@@ -1,0 +1,63 @@
+//! Which instruction set the kernels use.
+
+/// Instruction sets with kernels of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isa {
+    /// Plain Rust, for processors with none of the others.
+    Portable,
+    /// x86 with AVX2, FMA and F16C: 8 lanes.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// x86 with AVX-512 F, BW, DQ and VL: 16 lanes.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// 64-bit Arm: 4 lanes.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+}
+
+impl Isa {
+    /// The widest that this processor has.
+    pub fn detect() -> Self {
+        Self::available().pop().unwrap_or(Self::Portable)
+    }
+
+    /// All that this processor has, the narrowest first.
+    pub fn available() -> Vec<Self> {
+        let mut found = vec![Self::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c");
+            if avx2 {
+                found.push(Self::Avx2);
+            }
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl");
+            if avx2 && avx512 {
+                found.push(Self::Avx512);
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        if std::arch::is_aarch64_feature_detected!("neon") {
+            found.push(Self::Neon);
+        }
+        found
+    }
+
+    /// Short name, for tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => "neon",
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Matrix times rows: a few weight rows are decoded into the cache, then multiplied with every row
+//! of the window, in tiles of [`MAX_TILE`].
+
+use crate::device::{Cpu, CpuMatrix};
+use crate::share::Shared;
+use crate::simd::{Kernels, MAX_TILE, Rows};
+use kernels::Gemv;
+use std::cell::RefCell;
+
+/// Weight rows per task: enough work to outweigh taking it.
+const TASK_ROWS: usize = 16;
+
+/// Decoded values that stay in the cache beside the activations while several tiles pass over them.
+const DECODED_VALUES: usize = 32 * 1024;
+
+thread_local! {
+    /// Decoded weight rows of the running task.
+    static DECODED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Weight rows `first..last` (over all experts) times the activation rows `x`; `emit(t, row, value)`.
+///
+/// Rows are decoded in groups, each once, whatever the number of activation rows.
+pub(crate) fn rows_times(
+    simd: &Kernels,
+    w: &CpuMatrix,
+    (first, last): (usize, usize),
+    x: &[&[f32]],
+    mut emit: impl FnMut(usize, usize, f32),
+) {
+    let n_in = w.weight.n_in();
+    // A single row of activations uses a weight row at once; more of them come back to it.
+    let group = if x.len() <= MAX_TILE { 1 } else { (DECODED_VALUES / n_in).clamp(1, 8) };
+    DECODED.with_borrow_mut(|decoded| {
+        let decoded = crate::device::room(decoded, group * n_in);
+        let mut start = first;
+        while start < last {
+            let end = last.min(start + group);
+            let bytes = w.weight.row_bytes();
+            let encoded = &w.weight.bytes()[start * bytes..end * bytes];
+            let decoded = &mut decoded[..(end - start) * n_in];
+            simd.decode(w.decoder, encoded, decoded);
+            for (tile, rows) in x.chunks(MAX_TILE).enumerate() {
+                let mut tile_rows: Rows<'_> = [rows[0]; MAX_TILE];
+                tile_rows[..rows.len()].copy_from_slice(rows);
+                for (row, values) in (start..end).zip(decoded.chunks_exact(n_in)) {
+                    let sums = simd.dots(values, &tile_rows, rows.len());
+                    for (i, &sum) in sums[..rows.len()].iter().enumerate() {
+                        emit(tile * MAX_TILE + i, row, sum);
+                    }
+                }
+            }
+            start = end;
+        }
+    });
+}
+
+/// Splits `rows` into tasks of [`TASK_ROWS`]; the range of task `i`.
+pub(crate) fn task_rows(rows: usize, i: usize) -> (usize, usize) {
+    (i * TASK_ROWS, rows.min((i + 1) * TASK_ROWS))
+}
+
+/// Number of tasks for `rows`.
+pub(crate) fn task_count(rows: usize) -> usize {
+    rows.div_ceil(TASK_ROWS)
+}
+
+impl Cpu {
+    /// `y[t] = w x[t]` for row-major `x` `[rows, n_in]` and `y` `[rows, n_out]`.
+    pub(crate) fn multiply(&mut self, w: &CpuMatrix, x: &[f32], rows: usize, y: &mut [f32]) {
+        let (n_in, n_out) = (w.weight.n_in(), w.weight.n_out());
+        assert_eq!(w.weight.experts(), 1, "{} is an expert stack", w.weight.name());
+        let x: Vec<&[f32]> = x[..rows * n_in].chunks_exact(n_in).collect();
+        let out = Shared::new(&mut y[..rows * n_out]);
+        let simd = self.simd;
+        self.pool.run(task_count(n_out), &|task| {
+            rows_times(&simd, w, task_rows(n_out, task), &x, |t, row, value| {
+                // SAFETY: a weight row belongs to one task.
+                unsafe { out.set(t * n_out + row, value) }
+            });
+        });
+    }
+}
+
+impl Gemv for Cpu {
+    fn matmul(&mut self, w: &CpuMatrix, x: &Vec<f32>, rows: usize, y: &mut Vec<f32>) {
+        self.multiply(w, x, rows, y);
+    }
+}

@@ -1,0 +1,259 @@
+//! Vectors of f32 of one instruction set.
+
+/// A vector type with the few operations that the loops need.
+///
+/// # Safety
+/// The methods may only run where the instruction set is enabled. `load` and `store` touch
+/// `WIDTH` values from the pointer, with no alignment needed.
+pub(crate) trait Lanes {
+    /// The vector.
+    type V: Copy;
+    /// Values in a vector.
+    const WIDTH: usize;
+    /// Independent accumulators of a dot product, at most [`MAX_UNROLL`]; more hide latency, but
+    /// four rows' worth must fit the registers.
+    const UNROLL: usize;
+
+    unsafe fn splat(x: f32) -> Self::V;
+    unsafe fn load(p: *const f32) -> Self::V;
+    unsafe fn store(p: *mut f32, v: Self::V);
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b + c`, fused where the instruction set can.
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// All values added in a fixed order.
+    unsafe fn sum(v: Self::V) -> f32;
+}
+
+/// The largest [`Lanes::UNROLL`].
+pub(crate) const MAX_UNROLL: usize = 4;
+
+/// Eight values in plain Rust.
+#[derive(Debug)]
+pub(crate) struct Portable;
+
+impl Lanes for Portable {
+    type V = [f32; 8];
+    const WIDTH: usize = 8;
+    const UNROLL: usize = 1;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self::V {
+        [x; 8]
+    }
+
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> Self::V {
+        // SAFETY: the caller promises 8 readable values; the read is unaligned.
+        unsafe { p.cast::<[f32; 8]>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn store(p: *mut f32, v: Self::V) {
+        // SAFETY: the caller promises 8 writable values; the write is unaligned.
+        unsafe { p.cast::<[f32; 8]>().write_unaligned(v) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i] * b[i])
+    }
+
+    #[inline(always)]
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        // Not fused: without the instruction a fused operation is a slow library call.
+        std::array::from_fn(|i| a[i] * b[i] + c[i])
+    }
+
+    #[inline(always)]
+    unsafe fn sum(v: Self::V) -> f32 {
+        let [a, b, c, d] = std::array::from_fn(|i| v[i] + v[i + 4]);
+        (a + c) + (b + d)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::{Avx2, Avx512};
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Lanes;
+    use std::arch::x86_64::*;
+
+    /// Eight values in an AVX register.
+    #[derive(Debug)]
+    pub(crate) struct Avx2;
+
+    // SAFETY of every block here: the trait's contract is passed on to the intrinsics.
+    impl Lanes for Avx2 {
+        type V = __m256;
+        const WIDTH: usize = 8;
+        const UNROLL: usize = 2;
+
+        #[inline(always)]
+        unsafe fn splat(x: f32) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { _mm256_set1_ps(x) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(p: *const f32) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { _mm256_loadu_ps(p) }
+        }
+
+        #[inline(always)]
+        unsafe fn store(p: *mut f32, v: Self::V) {
+            // SAFETY: see the impl.
+            unsafe { _mm256_storeu_ps(p, v) }
+        }
+
+        #[inline(always)]
+        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { _mm256_add_ps(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn mul(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { _mm256_mul_ps(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { _mm256_fmadd_ps(a, b, c) }
+        }
+
+        #[inline(always)]
+        unsafe fn sum(v: Self::V) -> f32 {
+            // SAFETY: see the impl.
+            unsafe {
+                let four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+                let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+                _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+            }
+        }
+    }
+
+    /// Sixteen values in an AVX-512 register.
+    #[derive(Debug)]
+    pub(crate) struct Avx512;
+
+    // SAFETY of every block here: the trait's contract is passed on to the intrinsics.
+    impl Lanes for Avx512 {
+        type V = __m512;
+        const WIDTH: usize = 16;
+        const UNROLL: usize = 4;
+
+        #[inline(always)]
+        unsafe fn splat(x: f32) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { _mm512_set1_ps(x) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(p: *const f32) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { _mm512_loadu_ps(p) }
+        }
+
+        #[inline(always)]
+        unsafe fn store(p: *mut f32, v: Self::V) {
+            // SAFETY: see the impl.
+            unsafe { _mm512_storeu_ps(p, v) }
+        }
+
+        #[inline(always)]
+        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { _mm512_add_ps(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn mul(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { _mm512_mul_ps(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { _mm512_fmadd_ps(a, b, c) }
+        }
+
+        #[inline(always)]
+        unsafe fn sum(v: Self::V) -> f32 {
+            // SAFETY: see the impl.
+            unsafe { _mm512_reduce_add_ps(v) }
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+pub(crate) use arm::Neon;
+
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use super::Lanes;
+    use std::arch::aarch64::*;
+
+    /// Four values in a NEON register.
+    #[derive(Debug)]
+    pub(crate) struct Neon;
+
+    // SAFETY of every block here: the trait's contract is passed on to the intrinsics.
+    impl Lanes for Neon {
+        type V = float32x4_t;
+        const WIDTH: usize = 4;
+        const UNROLL: usize = 4;
+
+        #[inline(always)]
+        unsafe fn splat(x: f32) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { vdupq_n_f32(x) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(p: *const f32) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { vld1q_f32(p) }
+        }
+
+        #[inline(always)]
+        unsafe fn store(p: *mut f32, v: Self::V) {
+            // SAFETY: see the impl.
+            unsafe { vst1q_f32(p, v) }
+        }
+
+        #[inline(always)]
+        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { vaddq_f32(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn mul(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { vmulq_f32(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { vfmaq_f32(c, a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn sum(v: Self::V) -> f32 {
+            // SAFETY: see the impl.
+            unsafe { vaddvq_f32(v) }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Inner loops, written once over a vector type and instantiated per instruction set.
+//!
+//! [`Lanes`] is the vector type, [`generic`] the loops, and [`Kernels`] the table of their
+//! instantiations for one instruction set. A loop is compiled inside a function that enables the
+//! instruction set, so that everything it inlines (the block decoders of `quant` included) may use it.
+
+mod generic;
+mod lanes;
+
+use crate::Isa;
+use gguf::TensorType;
+
+/// Decodes consecutive blocks.
+pub(crate) type Decode = unsafe fn(&[u8], &mut [f32]);
+/// Dot products of one weight row with 1 to 4 activation rows, in a [`Rows`].
+pub(crate) type Dot = unsafe fn(&[f32], &Rows<'_>) -> [f32; MAX_TILE];
+
+/// Activation rows that share one pass over a weight row.
+pub(crate) const MAX_TILE: usize = 4;
+
+/// Up to [`MAX_TILE`] activation rows; unused places repeat the first.
+pub(crate) type Rows<'a> = [&'a [f32]; MAX_TILE];
+
+/// The inner loops of one instruction set.
+///
+/// # Safety
+/// Calling a function of this table needs a processor with the instruction set that the table was
+/// made for. [`Kernels::new`] only makes tables of instruction sets that it finds.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernels {
+    isa: Isa,
+    decode: fn(TensorType) -> Option<Decode>,
+    dots: [Dot; MAX_TILE],
+    axpy: unsafe fn(f32, &[f32], &mut [f32]),
+    delta: unsafe fn(DeltaStep<'_>),
+}
+
+/// One token of one head of the delta rule.
+#[derive(Debug)]
+pub(crate) struct DeltaStep<'a> {
+    /// State `[key, value]`.
+    pub(crate) s: &'a mut [f32],
+    pub(crate) q: &'a [f32],
+    pub(crate) k: &'a [f32],
+    pub(crate) v: &'a [f32],
+    /// `exp(g)`.
+    pub(crate) decay: f32,
+    pub(crate) beta: f32,
+    /// Working memory for `beta (v - S^T k)`.
+    pub(crate) d: &'a mut [f32],
+    pub(crate) o: &'a mut [f32],
+}
+
+/// Instantiates the loops for a vector type and its instruction set.
+macro_rules! instantiate {
+    ($name:ident, $lanes:ty, $isa:expr $(, $features:literal)?) => {
+        mod $name {
+            use super::{Decode, DeltaStep, MAX_TILE, Rows, generic, lanes};
+            use gguf::TensorType;
+            use quant::{BlockFormat, FormatVisitor, with_format};
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn decode<F: BlockFormat>(bytes: &[u8], out: &mut [f32]) {
+                F::decode_blocks(bytes, out);
+            }
+
+            struct Find;
+            impl FormatVisitor for Find {
+                type Out = Decode;
+                fn visit<F: BlockFormat>(self) -> Decode {
+                    decode::<F>
+                }
+            }
+
+            fn find(ty: TensorType) -> Option<Decode> {
+                with_format(ty, Find)
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn dot<const T: usize>(w: &[f32], x: &Rows<'_>) -> [f32; MAX_TILE] {
+                // SAFETY: the instruction set is enabled on this function.
+                unsafe { generic::dot::<$lanes, T>(w, x) }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn axpy(a: f32, x: &[f32], y: &mut [f32]) {
+                // SAFETY: the instruction set is enabled on this function.
+                unsafe { generic::axpy::<$lanes>(a, x, y) }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn delta(step: DeltaStep<'_>) {
+                // SAFETY: the instruction set is enabled on this function.
+                unsafe { generic::delta::<$lanes>(step) }
+            }
+
+            pub(super) const KERNELS: super::Kernels = super::Kernels {
+                isa: $isa,
+                decode: find,
+                dots: [dot::<1>, dot::<2>, dot::<3>, dot::<4>],
+                axpy,
+                delta,
+            };
+        }
+    };
+}
+
+instantiate!(portable, lanes::Portable, crate::Isa::Portable);
+#[cfg(target_arch = "x86_64")]
+instantiate!(avx2, lanes::Avx2, crate::Isa::Avx2, "avx2,fma,f16c");
+#[cfg(target_arch = "x86_64")]
+instantiate!(
+    avx512,
+    lanes::Avx512,
+    crate::Isa::Avx512,
+    "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"
+);
+#[cfg(target_arch = "aarch64")]
+instantiate!(neon, lanes::Neon, crate::Isa::Neon, "neon");
+
+impl Kernels {
+    /// The loops of `isa`, or of the widest instruction set found if the processor lacks it.
+    pub(crate) fn new(isa: Isa) -> Self {
+        let isa = if Isa::available().contains(&isa) { isa } else { Isa::detect() };
+        match isa {
+            Isa::Portable => portable::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::KERNELS,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => neon::KERNELS,
+        }
+    }
+
+    pub(crate) fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// Decoder of a format; `None` if it carries no weights.
+    pub(crate) fn decoder(&self, ty: TensorType) -> Option<Decode> {
+        (self.decode)(ty)
+    }
+
+    /// Decodes consecutive blocks with a decoder of this table.
+    pub(crate) fn decode(&self, decoder: Decode, bytes: &[u8], out: &mut [f32]) {
+        // SAFETY: decoders come from tables of instruction sets that the processor has.
+        unsafe { decoder(bytes, out) }
+    }
+
+    /// `w . x` for the first `count` rows of `x`; each sum is the same bits for every `count`.
+    #[inline]
+    pub(crate) fn dots(&self, w: &[f32], x: &Rows<'_>, count: usize) -> [f32; MAX_TILE] {
+        // SAFETY: the processor has the instruction set of this table.
+        unsafe { (self.dots[count - 1])(w, x) }
+    }
+
+    /// `a . b`.
+    #[inline]
+    pub(crate) fn dot(&self, a: &[f32], b: &[f32]) -> f32 {
+        self.dots(a, &[b; MAX_TILE], 1)[0]
+    }
+
+    /// `y += a x`.
+    #[inline]
+    pub(crate) fn axpy(&self, a: f32, x: &[f32], y: &mut [f32]) {
+        // SAFETY: as for `dots`.
+        unsafe { (self.axpy)(a, x, y) }
+    }
+
+    /// Advances and reads the delta rule; see [`kernels::Gdn::gdn_scan`].
+    pub(crate) fn delta(&self, step: DeltaStep<'_>) {
+        // SAFETY: as for `dots`.
+        unsafe { (self.delta)(step) }
+    }
+
+    /// `1 / sqrt(mean(x^2) + eps)`.
+    pub(crate) fn rms_scale(&self, x: &[f32], eps: f32) -> f32 {
+        1.0 / (self.dot(x, x) / x.len() as f32 + eps).sqrt()
+    }
+
+    /// `out = x / sqrt(mean(x^2) + eps) * weight`.
+    pub(crate) fn rms_norm(&self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+        let scale = self.rms_scale(x, eps);
+        for ((o, &x), &w) in out.iter_mut().zip(x).zip(weight) {
+            *o = x * scale * w;
+        }
+    }
+}
+
+impl std::fmt::Debug for Kernels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernels").field("isa", &self.isa).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

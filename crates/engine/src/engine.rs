@@ -1,0 +1,314 @@
+//! The engine: a loaded model, its slots, and windows over them.
+
+use crate::Error;
+use crate::forward::Pass;
+use crate::probe::{NoProbe, Probe};
+use crate::scratch::Scratch;
+use crate::slots::{LayerState, Slots};
+use crate::weights::Weights;
+use kernels::moe::MoeChoice;
+use kernels::{Backend, Window};
+use model::Checkpoint;
+use model::HyperParams;
+use model::ngram;
+
+/// Sizes of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Sequences that can be live at once.
+    pub slots: usize,
+    /// Tokens that a sequence may have.
+    pub context: usize,
+    /// Rows that a window may have; prompts go through in chunks of this many.
+    pub chunk: usize,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { slots: 1, context: 4096, chunk: 256 }
+    }
+}
+
+/// Which rows of a feed give logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// None: the tokens only advance the slot.
+    Nothing,
+    /// The last row.
+    Last,
+    /// Every row.
+    All,
+}
+
+/// The next tokens of one slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Feed<'a> {
+    /// The slot.
+    pub slot: usize,
+    /// Its next tokens, at least one.
+    pub tokens: &'a [u32],
+    /// Rows whose logits are wanted.
+    pub want: Want,
+}
+
+/// A loaded model with its slots.
+pub struct Engine<B: Backend> {
+    backend: B,
+    hp: HyperParams,
+    weights: Weights<B>,
+    slots: Slots<B>,
+    scratch: Scratch<B>,
+    config: EngineConfig,
+    window: Window,
+    tokens: Vec<u32>,
+    ngrams: Vec<u64>,
+    row_ids: Vec<u64>,
+    wanted: Vec<usize>,
+}
+
+impl<B: Backend> std::fmt::Debug for Engine<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("backend", &self.backend.name())
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> Engine<B> {
+    /// Loads `checkpoint` onto `backend`; `progress` is told the bytes loaded so far.
+    ///
+    /// # Errors
+    /// When a size is zero, a weight's format has no kernel, or memory is short.
+    pub fn new(
+        mut backend: B,
+        checkpoint: &Checkpoint,
+        config: EngineConfig,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Self, Error> {
+        check(&config)?;
+        let hp = checkpoint.hp.clone();
+        let weights = Weights::load(&mut backend, checkpoint, progress)?;
+        let slots = Slots::new(&mut backend, &weights, config.slots, config.context)?;
+        let scratch = Scratch::new(&mut backend, &hp, config.chunk)?;
+        Ok(Self {
+            backend,
+            hp,
+            weights,
+            slots,
+            scratch,
+            config,
+            window: Window::new(),
+            tokens: Vec::new(),
+            ngrams: Vec::new(),
+            row_ids: Vec::new(),
+            wanted: Vec::new(),
+        })
+    }
+
+    /// Hyper-parameters of the model.
+    pub fn hyper_params(&self) -> &HyperParams {
+        &self.hp
+    }
+
+    /// Sizes of the engine.
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// Name of the backend.
+    pub fn backend_name(&self) -> &'static str {
+        self.backend.name()
+    }
+
+    /// Tokens that `slot` has processed.
+    ///
+    /// # Errors
+    /// [`Error::NoSlot`].
+    pub fn history(&self, slot: usize) -> Result<&[u32], Error> {
+        self.check_slot(slot)?;
+        Ok(self.slots.tokens(slot))
+    }
+
+    /// Makes `slot` a fresh sequence.
+    ///
+    /// # Errors
+    /// [`Error::NoSlot`].
+    pub fn reset(&mut self, slot: usize) -> Result<(), Error> {
+        self.check_slot(slot)?;
+        self.slots.reset(&mut self.backend, slot);
+        Ok(())
+    }
+
+    /// Runs one window: each slot's next tokens, in any mix of slots. Returns the wanted logits,
+    /// `[wanted rows, vocab]` in the order of the feeds.
+    ///
+    /// Everything is checked before any state changes; a slot that an error names is as it was,
+    /// except after a device fault, which leaves the window's slots unusable until reset.
+    ///
+    /// # Errors
+    /// On unusable feeds, a full context, or a device fault.
+    pub fn forward(&mut self, feeds: &[Feed<'_>]) -> Result<Vec<f32>, Error> {
+        self.forward_probed(feeds, &mut NoProbe)
+    }
+
+    /// As [`Engine::forward`], showing intermediate values to `probe`.
+    ///
+    /// # Errors
+    /// As for [`Engine::forward`].
+    pub fn forward_probed(
+        &mut self,
+        feeds: &[Feed<'_>],
+        probe: &mut dyn Probe,
+    ) -> Result<Vec<f32>, Error> {
+        self.check_feeds(feeds)?;
+        self.arrange(feeds);
+        let result = self.run(probe);
+        for feed in feeds {
+            match result {
+                Ok(_) => self.slots.advance(feed.slot, feed.tokens),
+                Err(_) => self.slots.set_broken(feed.slot),
+            }
+        }
+        result
+    }
+
+    /// Feeds `tokens` to `slot` in chunks. Returns the wanted logits of all of them.
+    ///
+    /// # Errors
+    /// As for [`Engine::forward`]; the context is checked for all tokens before the first chunk.
+    pub fn prefill(&mut self, slot: usize, tokens: &[u32], want: Want) -> Result<Vec<f32>, Error> {
+        self.check_feed(&Feed { slot, tokens, want })?;
+        let mut logits = Vec::new();
+        let mut rest = tokens;
+        while !rest.is_empty() {
+            let (chunk, after) = rest.split_at(rest.len().min(self.config.chunk));
+            rest = after;
+            let want = match want {
+                Want::Last if !rest.is_empty() => Want::Nothing,
+                other => other,
+            };
+            logits.extend(self.forward(&[Feed { slot, tokens: chunk, want }])?);
+        }
+        Ok(logits)
+    }
+
+    /// Delta-rule state and convolution history of a Gated DeltaNet layer, or `None` for another
+    /// layer; layouts in [`kernels::GdnShape`].
+    ///
+    /// # Errors
+    /// [`Error::NoSlot`].
+    pub fn export_gdn(
+        &mut self,
+        layer: usize,
+        slot: usize,
+    ) -> Result<Option<(Vec<f32>, Vec<f32>)>, Error> {
+        self.check_slot(slot)?;
+        Ok(match self.slots.layers.get(layer) {
+            Some(LayerState::Gdn(state)) => Some(self.backend.export_gdn(state, slot)),
+            _ => None,
+        })
+    }
+
+    /// Convolution history of the n-gram features, if the model has them; layout in
+    /// [`kernels::PleShape`].
+    ///
+    /// # Errors
+    /// [`Error::NoSlot`].
+    pub fn export_ple(&mut self, slot: usize) -> Result<Option<Vec<f32>>, Error> {
+        self.check_slot(slot)?;
+        Ok(self.slots.ple.as_ref().map(|state| self.backend.export_ple(state, slot)))
+    }
+
+    /// Lays out window, tokens, table rows and wanted rows of checked feeds.
+    fn arrange(&mut self, feeds: &[Feed<'_>]) {
+        self.window.clear();
+        self.tokens.clear();
+        self.ngrams.clear();
+        self.wanted.clear();
+        for feed in feeds {
+            let history = self.slots.tokens(feed.slot);
+            self.window.push(feed.slot, history.len(), feed.tokens.len());
+            self.tokens.extend_from_slice(feed.tokens);
+            let rows = self.window.rows();
+            match feed.want {
+                Want::Nothing => {}
+                Want::Last => self.wanted.push(rows - 1),
+                Want::All => self.wanted.extend(rows - feed.tokens.len()..rows),
+            }
+            let Some(ple) = &self.hp.ple else { continue };
+            // The hash looks back over at most `ngram - 1` ids: of the history, then of the feed.
+            let mut before = history[history.len().saturating_sub(ple.ngram)..].to_vec();
+            for &token in feed.tokens {
+                ngram::rows(ple, &ngram::context(ple, &before, token), &mut self.row_ids);
+                self.ngrams.extend_from_slice(&self.row_ids);
+                before.push(token);
+            }
+        }
+    }
+
+    fn run(&mut self, probe: &mut dyn Probe) -> Result<Vec<f32>, Error> {
+        let moe = &self.hp.moe;
+        let mut pass = Pass {
+            backend: &mut self.backend,
+            weights: &self.weights,
+            choice: MoeChoice { experts: moe.experts, used: moe.used },
+            slots: &mut self.slots,
+            scratch: &mut self.scratch,
+            window: &self.window,
+        };
+        pass.trunk(&self.tokens, &self.ngrams, probe)?;
+        let mut logits = Vec::new();
+        pass.head(&self.wanted, self.hp.vocab, &mut logits)?;
+        Ok(logits)
+    }
+
+    fn check_slot(&self, slot: usize) -> Result<(), Error> {
+        let slots = self.slots.count();
+        if slot < slots { Ok(()) } else { Err(Error::NoSlot { slot, slots }) }
+    }
+
+    fn check_feed(&self, feed: &Feed<'_>) -> Result<(), Error> {
+        self.check_slot(feed.slot)?;
+        if self.slots.is_broken(feed.slot) {
+            return Err(Error::SlotBroken { slot: feed.slot });
+        }
+        if feed.tokens.is_empty() {
+            return Err(Error::NoTokens);
+        }
+        let vocab = self.hp.vocab;
+        if let Some(&token) = feed.tokens.iter().find(|&&t| t as usize >= vocab) {
+            return Err(Error::TokenOutOfRange { token, vocab });
+        }
+        let tokens = self.slots.tokens(feed.slot).len() + feed.tokens.len();
+        let context = self.config.context;
+        if tokens > context { Err(Error::ContextFull { tokens, context }) } else { Ok(()) }
+    }
+
+    fn check_feeds(&self, feeds: &[Feed<'_>]) -> Result<(), Error> {
+        if feeds.is_empty() {
+            return Err(Error::NoTokens);
+        }
+        for (i, feed) in feeds.iter().enumerate() {
+            self.check_feed(feed)?;
+            if feeds[..i].iter().any(|other| other.slot == feed.slot) {
+                return Err(Error::SlotTwice { slot: feed.slot });
+            }
+        }
+        let rows = feeds.iter().map(|f| f.tokens.len()).sum();
+        let limit = self.config.chunk;
+        if rows > limit { Err(Error::WindowTooLong { rows, limit }) } else { Ok(()) }
+    }
+}
+
+fn check(config: &EngineConfig) -> Result<(), Error> {
+    let rule = "it must be at least 1";
+    for (what, value) in
+        [("slots", config.slots), ("context", config.context), ("chunk", config.chunk)]
+    {
+        if value == 0 {
+            return Err(Error::BadSetting { what, value, rule });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! What can go wrong when a model is run.
+
+use crate::sampling::SamplingError;
+
+/// An error of the engine; each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A weight could not be loaded or a device failed.
+    #[error(transparent)]
+    Kernel(#[from] kernels::Error),
+    /// A sampling setting or the logits are unusable.
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
+    /// The slot does not exist.
+    #[error("slot {slot} does not exist: the engine has {slots}")]
+    NoSlot {
+        /// Slot asked for.
+        slot: usize,
+        /// Number of slots.
+        slots: usize,
+    },
+    /// A slot appears twice in one window.
+    #[error("slot {slot} appears twice in one window; join its tokens into one feed")]
+    SlotTwice {
+        /// The slot.
+        slot: usize,
+    },
+    /// No tokens were given.
+    #[error("no tokens to run; the text must encode to at least one")]
+    NoTokens,
+    /// A token id is outside the vocabulary.
+    #[error("token id {token} is outside the vocabulary of {vocab}")]
+    TokenOutOfRange {
+        /// The id.
+        token: u32,
+        /// Rows of the embedding.
+        vocab: usize,
+    },
+    /// More rows than a window holds.
+    #[error("{rows} tokens in one window, the engine was made for {limit}")]
+    WindowTooLong {
+        /// Rows asked for.
+        rows: usize,
+        /// Rows that fit.
+        limit: usize,
+    },
+    /// The sequence would outgrow the context.
+    #[error(
+        "the sequence would reach {tokens} tokens, the context holds {context}; shorten the text or raise --ctx"
+    )]
+    ContextFull {
+        /// Tokens that the sequence would have.
+        tokens: usize,
+        /// Tokens that a slot holds.
+        context: usize,
+    },
+    /// A device fault left the slot's state unusable.
+    #[error("slot {slot} was interrupted by a device fault; reset it before use")]
+    SlotBroken {
+        /// The slot.
+        slot: usize,
+    },
+    /// A setting of the engine makes no sense.
+    #[error("{what}: {value} is not usable, {rule}")]
+    BadSetting {
+        /// The setting.
+        what: &'static str,
+        /// Its value.
+        value: usize,
+        /// What is allowed.
+        rule: &'static str,
+    },
+}

@@ -1,0 +1,300 @@
+//! A checkpoint's tensors, loaded onto a backend.
+
+use crate::Error;
+use crate::shapes::{gdn_shape, hc_shape, ple_shape, qsa_shape};
+use kernels::moe::GateUp;
+use kernels::weight::WeightShape;
+use kernels::{Backend, GdnShape, HcShape, HcWeights, PleShape, PleWeights, QsaShape, Weight};
+use model as file;
+use model::HyperParams;
+
+/// All weights of the trunk.
+pub(crate) struct Weights<B: Backend> {
+    pub(crate) token_embd: B::Matrix,
+    pub(crate) output: B::Matrix,
+    pub(crate) output_hc: HcReadWeights<B>,
+    pub(crate) hc: HcShape,
+    pub(crate) layers: Vec<Layer<B>>,
+}
+
+/// One decoder layer.
+pub(crate) struct Layer<B: Backend> {
+    pub(crate) ple: Option<PleLayer<B>>,
+    pub(crate) hc_attn: HcReadWeights<B>,
+    pub(crate) mixer: Mixer<B>,
+    pub(crate) hc_ffn: HcReadWeights<B>,
+    pub(crate) moe: MoeLayer<B>,
+}
+
+/// Hyper-connection matrices; the final mixer has no inject.
+pub(crate) struct HcReadWeights<B: Backend> {
+    norm: B::Vector,
+    down: B::Matrix,
+    up: B::Matrix,
+    inject: Option<B::Matrix>,
+}
+
+impl<B: Backend> HcReadWeights<B> {
+    pub(crate) fn weights(&self) -> HcWeights<'_, B::Matrix, B::Vector> {
+        HcWeights { norm: &self.norm, down: &self.down, up: &self.up, inject: self.inject.as_ref() }
+    }
+}
+
+/// The block that mixes tokens.
+pub(crate) enum Mixer<B: Backend> {
+    Gdn(Box<GdnLayer<B>>),
+    Attention(Box<AttentionLayer<B>>),
+}
+
+pub(crate) struct GdnLayer<B: Backend> {
+    pub(crate) shape: GdnShape,
+    pub(crate) qkv: B::Matrix,
+    pub(crate) gate: B::Matrix,
+    pub(crate) alpha: B::Matrix,
+    pub(crate) beta: B::Matrix,
+    pub(crate) conv: B::Vector,
+    pub(crate) dt: B::Vector,
+    pub(crate) a: B::Vector,
+    pub(crate) norm: B::Vector,
+    pub(crate) out: B::Matrix,
+}
+
+pub(crate) struct AttentionLayer<B: Backend> {
+    pub(crate) shape: QsaShape,
+    pub(crate) q: B::Matrix,
+    pub(crate) k: B::Matrix,
+    pub(crate) v: B::Matrix,
+    pub(crate) q_norm: B::Vector,
+    pub(crate) k_norm: B::Vector,
+    pub(crate) index: Option<IndexerWeights<B>>,
+    pub(crate) out: B::Matrix,
+}
+
+pub(crate) struct IndexerWeights<B: Backend> {
+    pub(crate) q: B::Matrix,
+    pub(crate) k: B::Matrix,
+    pub(crate) q_norm: B::Vector,
+    pub(crate) k_norm: B::Vector,
+}
+
+pub(crate) struct MoeLayer<B: Backend> {
+    pub(crate) router: B::Matrix,
+    pub(crate) experts: ExpertWeights<B>,
+    pub(crate) down: B::Matrix,
+    pub(crate) shared_gate_inp: B::Matrix,
+    pub(crate) shared_gate: B::Matrix,
+    pub(crate) shared_up: B::Matrix,
+    pub(crate) shared_down: B::Matrix,
+    /// Inner width of the shared expert.
+    pub(crate) shared_ff: usize,
+    /// H.
+    pub(crate) width: usize,
+}
+
+pub(crate) enum ExpertWeights<B: Backend> {
+    Separate { gate: B::Matrix, up: B::Matrix },
+    Fused(B::Matrix),
+}
+
+impl<B: Backend> ExpertWeights<B> {
+    pub(crate) fn gate_up(&self) -> GateUp<'_, B::Matrix> {
+        match self {
+            Self::Separate { gate, up } => GateUp::Separate { gate, up },
+            Self::Fused(both) => GateUp::Fused(both),
+        }
+    }
+}
+
+pub(crate) struct PleLayer<B: Backend> {
+    pub(crate) shape: PleShape,
+    pub(crate) table: B::Matrix,
+    pub(crate) key: B::Matrix,
+    pub(crate) value: B::Matrix,
+    norm_key: B::Vector,
+    norm_query: B::Vector,
+    norm_conv: B::Vector,
+    taps: B::Vector,
+}
+
+impl<B: Backend> PleLayer<B> {
+    pub(crate) fn weights(&self) -> PleWeights<'_, B::Vector> {
+        PleWeights {
+            norm_key: &self.norm_key,
+            norm_query: &self.norm_query,
+            norm_conv: &self.norm_conv,
+            taps: &self.taps,
+        }
+    }
+}
+
+/// Loads tensors one by one, telling how far it is.
+struct Loader<'a, B: Backend> {
+    backend: &'a mut B,
+    done: u64,
+    progress: &'a mut dyn FnMut(u64),
+}
+
+impl<B: Backend> Loader<'_, B> {
+    fn weight(&mut self, tensor: &file::Tensor) -> Result<Weight, Error> {
+        let shape = WeightShape { n_in: tensor.n_in, n_out: tensor.n_out, experts: tensor.experts };
+        self.done += tensor.bytes.len() as u64;
+        (self.progress)(self.done);
+        Ok(Weight::new(tensor.name.clone(), tensor.ty, shape, tensor.bytes.clone())?)
+    }
+
+    fn matrix(&mut self, tensor: &file::Tensor) -> Result<B::Matrix, Error> {
+        let weight = self.weight(tensor)?;
+        Ok(self.backend.load_matrix(&weight)?)
+    }
+
+    fn vector(&mut self, tensor: &file::Tensor) -> Result<B::Vector, Error> {
+        let weight = self.weight(tensor)?;
+        Ok(self.backend.load_vector(&weight)?)
+    }
+
+    fn hc_read(&mut self, hc: &file::HcRead) -> Result<HcReadWeights<B>, Error> {
+        Ok(HcReadWeights {
+            norm: self.vector(&hc.norm)?,
+            down: self.matrix(&hc.down)?,
+            up: self.matrix(&hc.up)?,
+            inject: None,
+        })
+    }
+
+    fn hyper_connection(&mut self, hc: &file::HyperConnection) -> Result<HcReadWeights<B>, Error> {
+        let mut read = self.hc_read(&hc.read)?;
+        read.inject = Some(self.matrix(&hc.inject)?);
+        Ok(read)
+    }
+
+    fn gdn(&mut self, shape: GdnShape, gdn: &file::Gdn) -> Result<GdnLayer<B>, Error> {
+        Ok(GdnLayer {
+            shape,
+            qkv: self.matrix(&gdn.qkv)?,
+            gate: self.matrix(&gdn.gate)?,
+            alpha: self.matrix(&gdn.alpha)?,
+            beta: self.matrix(&gdn.beta)?,
+            conv: self.vector(&gdn.conv)?,
+            dt: self.vector(&gdn.dt)?,
+            a: self.vector(&gdn.a)?,
+            norm: self.vector(&gdn.norm)?,
+            out: self.matrix(&gdn.out)?,
+        })
+    }
+
+    fn attention(
+        &mut self,
+        shape: QsaShape,
+        attention: &file::Attention,
+    ) -> Result<AttentionLayer<B>, Error> {
+        let file::Attention { index_q, index_k, index_q_norm, index_k_norm, .. } = attention;
+        let index = match (index_q, index_k, index_q_norm, index_k_norm) {
+            (Some(q), Some(k), Some(q_norm), Some(k_norm)) if shape.block > 0 => {
+                Some(IndexerWeights {
+                    q: self.matrix(q)?,
+                    k: self.matrix(k)?,
+                    q_norm: self.vector(q_norm)?,
+                    k_norm: self.vector(k_norm)?,
+                })
+            }
+            // A dense layer, or one whose file left the indexer out: everything is attended.
+            _ => None,
+        };
+        let shape = if index.is_some() { shape } else { QsaShape { block: 0, ..shape } };
+        Ok(AttentionLayer {
+            shape,
+            q: self.matrix(&attention.q)?,
+            k: self.matrix(&attention.k)?,
+            v: self.matrix(&attention.v)?,
+            q_norm: self.vector(&attention.q_norm)?,
+            k_norm: self.vector(&attention.k_norm)?,
+            index,
+            out: self.matrix(&attention.output)?,
+        })
+    }
+
+    fn moe(&mut self, moe: &file::Moe) -> Result<MoeLayer<B>, Error> {
+        let experts = match &moe.experts {
+            file::ExpertStacks::Separate { gate, up } => {
+                ExpertWeights::Separate { gate: self.matrix(gate)?, up: self.matrix(up)? }
+            }
+            file::ExpertStacks::Fused(both) => ExpertWeights::Fused(self.matrix(both)?),
+        };
+        Ok(MoeLayer {
+            router: self.matrix(&moe.router)?,
+            experts,
+            down: self.matrix(&moe.down)?,
+            shared_gate_inp: self.matrix(&moe.shared_gate_inp)?,
+            shared_gate: self.matrix(&moe.shared_gate)?,
+            shared_up: self.matrix(&moe.shared_up)?,
+            shared_down: self.matrix(&moe.shared_down)?,
+            shared_ff: moe.shared_down.n_in,
+            width: moe.shared_down.n_out,
+        })
+    }
+
+    fn ple(
+        &mut self,
+        shape: PleShape,
+        ple: &file::Ple,
+        table: &file::Tensor,
+    ) -> Result<PleLayer<B>, Error> {
+        Ok(PleLayer {
+            shape,
+            table: self.matrix(table)?,
+            key: self.matrix(&ple.key)?,
+            value: self.matrix(&ple.value)?,
+            norm_key: self.vector(&ple.norm_key)?,
+            norm_query: self.vector(&ple.norm_query)?,
+            norm_conv: self.vector(&ple.norm_conv)?,
+            taps: self.vector(&ple.conv)?,
+        })
+    }
+
+    fn layer(
+        &mut self,
+        hp: &HyperParams,
+        layer: &file::Layer,
+        table: Option<&file::Tensor>,
+    ) -> Result<Layer<B>, Error> {
+        let ple = match (&layer.ple, table, &hp.ple) {
+            (Some(ple), Some(table), Some(params)) => {
+                Some(self.ple(ple_shape(hp, params), ple, table)?)
+            }
+            _ => None,
+        };
+        let mixer = match &layer.mixer {
+            file::Mixer::Gdn(gdn) => Mixer::Gdn(Box::new(self.gdn(gdn_shape(hp), gdn)?)),
+            file::Mixer::Attention(attention) => {
+                let shape = qsa_shape(hp, layer.kind);
+                Mixer::Attention(Box::new(self.attention(shape, attention)?))
+            }
+        };
+        Ok(Layer {
+            ple,
+            hc_attn: self.hyper_connection(&layer.hc_attn)?,
+            mixer,
+            hc_ffn: self.hyper_connection(&layer.hc_ffn)?,
+            moe: self.moe(&layer.moe)?,
+        })
+    }
+}
+
+impl<B: Backend> Weights<B> {
+    /// Loads the trunk; `progress` is told the bytes done so far.
+    pub(crate) fn load(
+        backend: &mut B,
+        checkpoint: &file::Checkpoint,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Self, Error> {
+        let hp = &checkpoint.hp;
+        let mut loader = Loader { backend, done: 0, progress };
+        let token_embd = loader.matrix(&checkpoint.token_embd)?;
+        let table = checkpoint.ngram.as_ref();
+        let layers = checkpoint.layers.iter().map(|l| loader.layer(hp, l, table));
+        let layers = layers.collect::<Result<Vec<_>, _>>()?;
+        let output_hc = loader.hc_read(&checkpoint.output_hc)?;
+        let output = loader.matrix(&checkpoint.output)?;
+        Ok(Self { token_embd, output, output_hc, hc: hc_shape(hp), layers })
+    }
+}

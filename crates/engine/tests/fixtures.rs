@@ -1,0 +1,178 @@
+//! Logits, streams, states, table rows and selected blocks against an implementation of others.
+
+mod common;
+
+use common::*;
+use cpu::Isa;
+use engine::{Engine, Feed, Probe, Want};
+use kernels::Backend;
+use kernels::reference::Reference;
+
+/// The manifest's limit for an f32 engine; the references carry about 1e-5 of rounding themselves.
+const LOGIT_LIMIT: f32 = 2e-3;
+/// Where the reference's best two logits are further apart than this, the best must agree.
+const TOP1_GAP: f32 = 4e-3;
+
+/// States and streams pass through fewer layers than logits; rounding in them stays far below this.
+const STATE_LIMIT: f32 = 1e-4;
+
+fn check_logits(what: &str, vocab: usize, found: &[f32], expected: &[f32]) {
+    let worst = max_abs_difference(found, expected);
+    assert!(worst <= LOGIT_LIMIT, "{what}: logits differ by {worst}");
+    for (t, (found, expected)) in
+        found.chunks_exact(vocab).zip(expected.chunks_exact(vocab)).enumerate()
+    {
+        let mut order: Vec<usize> = (0..vocab).collect();
+        order.sort_by(|&a, &b| expected[b].total_cmp(&expected[a]));
+        if expected[order[0]] - expected[order[1]] > TOP1_GAP {
+            let best = kernels::scalar::argmax(found).unwrap() as usize;
+            assert_eq!(best, order[0], "{what}: best token at position {t}");
+        }
+    }
+}
+
+fn every_prompt<B: Backend>(backend: B, model: &str) {
+    let mut engine = engine_on(backend, model, config(1, 256));
+    let vocab = engine.hyper_params().vocab;
+    for (name, tokens) in prompts(model) {
+        let found = logits_in_chunks(&mut engine, &tokens, &[256]);
+        let expected = read_f32(&format!("{model}.{name}.logits.f32"));
+        let what = format!("{model} {name} on {}", engine.backend_name());
+        check_logits(&what, vocab, &found, &expected);
+    }
+}
+
+#[test]
+fn reference_tiny_f32() {
+    every_prompt(Reference, "tiny-f32");
+}
+
+#[test]
+fn reference_tiny_16bit() {
+    every_prompt(Reference, "tiny-16bit");
+}
+
+#[test]
+fn reference_quantmix() {
+    every_prompt(Reference, "quantmix");
+}
+
+#[test]
+fn cpu_with_every_instruction_set_of_this_processor() {
+    for isa in Isa::available() {
+        for model in MODELS {
+            every_prompt(cpu(2, isa), model);
+        }
+    }
+}
+
+/// Collects streams and selected blocks.
+#[derive(Default)]
+struct Recorder {
+    streams: Vec<Vec<f32>>,
+    blocks: Vec<(usize, Vec<Vec<u32>>)>,
+}
+
+impl Probe for Recorder {
+    fn wants_streams(&self) -> bool {
+        true
+    }
+
+    fn streams(&mut self, stage: usize, values: &[f32]) {
+        assert_eq!(stage, self.streams.len());
+        self.streams.push(values.to_vec());
+    }
+
+    fn wants_selection(&self) -> bool {
+        true
+    }
+
+    fn selected(&mut self, layer: usize, blocks: &[Vec<u32>]) {
+        self.blocks.push((layer, blocks.to_vec()));
+    }
+}
+
+fn record<B: Backend>(engine: &mut Engine<B>, tokens: &[u32]) -> Recorder {
+    engine.reset(0).unwrap();
+    let mut recorder = Recorder::default();
+    let feed = Feed { slot: 0, tokens, want: Want::Nothing };
+    engine.forward_probed(&[feed], &mut recorder).unwrap();
+    recorder
+}
+
+fn streams_and_states<B: Backend>(backend: B) {
+    let mut engine = engine_on(backend, "tiny-f32", config(1, 64));
+    let tokens = prompt("tiny-f32", "eos");
+    let recorder = record(&mut engine, &tokens);
+
+    // The dump is [T, stages, S * H], a recording [stages][T, S * H].
+    let expected = read_f32("tiny-f32.eos.streams.f32");
+    let stages = recorder.streams.len();
+    let wide = expected.len() / tokens.len() / stages;
+    for (at, expected) in expected.chunks_exact(wide).enumerate() {
+        let (t, stage) = (at / stages, at % stages);
+        let found = &recorder.streams[stage][t * wide..][..wide];
+        let worst = max_abs_difference(found, expected);
+        assert!(worst <= STATE_LIMIT, "streams at position {t}, stage {stage}: {worst}");
+    }
+
+    let gdn = engine.hyper_params().gdn;
+    let (s, conv) = engine.export_gdn(0, 0).unwrap().unwrap();
+    // The dump has the file's own order of value heads.
+    let expected = read_f32("tiny-f32.eos.gdn0.f32");
+    let worst = max_abs_difference(&s, &expected);
+    assert!(worst <= STATE_LIMIT, "delta-rule state: {worst}");
+
+    let expected = read_f32("tiny-f32.eos.conv0.f32");
+    let columns = gdn.conv_kernel - 1;
+    let channels = conv.len() / columns;
+    for (at, expected) in expected.iter().enumerate() {
+        let (c, k) = (at / columns, at % columns);
+        let difference = (conv[k * channels + c] - expected).abs();
+        assert!(difference <= STATE_LIMIT, "conv channel {c}, column {k}: {difference}");
+    }
+
+    let history = engine.export_ple(0).unwrap().unwrap();
+    let expected = read_f32("tiny-f32.eos.pleconv.f32");
+    let columns = expected.len() / wide;
+    for (at, expected) in expected.iter().enumerate() {
+        let (c, k) = (at / columns, at % columns);
+        let difference = (history[k * wide + c] - expected).abs();
+        assert!(difference <= STATE_LIMIT, "n-gram channel {c}, column {k}: {difference}");
+    }
+}
+
+#[test]
+fn reference_streams_and_states() {
+    streams_and_states(Reference);
+}
+
+#[test]
+fn cpu_streams_and_states() {
+    streams_and_states(cpu(2, Isa::detect()));
+}
+
+fn selected_blocks<B: Backend>(mut engine: Engine<B>, model: &str) {
+    for (name, tokens) in prompts(model) {
+        let expected = &entry(model)["prompts"][&name]["qsa_blocks"];
+        let Some(layers) = expected.as_object() else { continue };
+        let recorder = record(&mut engine, &tokens);
+        for (layer, rows) in layers {
+            let layer: usize = layer.parse().unwrap();
+            let (_, found) = recorder.blocks.iter().find(|(n, _)| *n == layer).unwrap();
+            for row in rows.as_array().unwrap() {
+                let position = row[0].as_u64().unwrap() as usize;
+                let what = format!("{model} {name}, layer {layer}, position {position}");
+                assert_eq!(found[position], ids(&row[1]), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn selected_blocks_on_both_backends() {
+    for model in MODELS {
+        selected_blocks(engine_on(Reference, model, config(1, 256)), model);
+        selected_blocks(cpu_engine(model, config(1, 256)), model);
+    }
+}

@@ -1,0 +1,96 @@
+//! Where activations, weights and states live, and the sum of all families.
+
+use crate::{Error, Gdn, GdnShape, Gemv, Hc, Head, Moe, Ple, PleShape, Qsa, QsaShape, Weight};
+
+/// Memory of a device and what it holds.
+pub trait Device {
+    /// f32 activations.
+    type Buffer;
+    /// A loaded matrix or expert stack, in whatever layout the device likes.
+    type Matrix;
+    /// A small f32 weight: norms, convolution taps, decay factors.
+    type Vector;
+    /// The rows of a window grouped by expert.
+    type Plan;
+    /// The cache positions that each row of a window attends.
+    type Selection;
+    /// Delta-rule state and convolution history of one layer, all slots.
+    type GdnState;
+    /// Keys, values and index keys of one layer, all slots.
+    type QsaState;
+    /// Convolution history of the n-gram features, all slots.
+    type PleState;
+
+    /// Short name, for messages and tables.
+    fn name(&self) -> &'static str;
+
+    /// A zeroed buffer of `len` values.
+    ///
+    /// # Errors
+    /// When the device lacks the memory.
+    fn alloc(&mut self, len: usize) -> Result<Self::Buffer, Error>;
+
+    /// Copies `values` to the start of `buffer`.
+    fn upload(&mut self, values: &[f32], buffer: &mut Self::Buffer);
+
+    /// Copies the first `out.len()` values of `buffer` to `out`, after all work that writes it.
+    ///
+    /// # Errors
+    /// Faults of the device in any operation since the last download.
+    fn download(&mut self, buffer: &Self::Buffer, out: &mut [f32]) -> Result<(), Error>;
+
+    /// Makes a matrix or an expert stack ready for use.
+    ///
+    /// # Errors
+    /// When its format has no kernel here or memory is short.
+    fn load_matrix(&mut self, weight: &Weight) -> Result<Self::Matrix, Error>;
+
+    /// Makes a small weight ready for use, decoded to f32 in storage order.
+    ///
+    /// # Errors
+    /// As for [`Device::load_matrix`].
+    fn load_vector(&mut self, weight: &Weight) -> Result<Self::Vector, Error>;
+
+    /// Empty expert plan.
+    fn new_plan(&mut self) -> Self::Plan;
+
+    /// Empty selection.
+    fn new_selection(&mut self) -> Self::Selection;
+
+    /// State of one Gated DeltaNet layer for `slots` fresh sequences.
+    ///
+    /// # Errors
+    /// When the device lacks the memory.
+    fn new_gdn_state(&mut self, shape: &GdnShape, slots: usize) -> Result<Self::GdnState, Error>;
+
+    /// State of one sparse attention layer for `slots` fresh sequences of at most `context` tokens.
+    ///
+    /// # Errors
+    /// When the device lacks the memory.
+    fn new_qsa_state(
+        &mut self,
+        shape: &QsaShape,
+        slots: usize,
+        context: usize,
+    ) -> Result<Self::QsaState, Error>;
+
+    /// State of the n-gram feature layer for `slots` fresh sequences.
+    ///
+    /// # Errors
+    /// When the device lacks the memory.
+    fn new_ple_state(&mut self, shape: &PleShape, slots: usize) -> Result<Self::PleState, Error>;
+
+    /// Makes `slot` a fresh sequence.
+    fn reset_gdn(&mut self, state: &mut Self::GdnState, slot: usize);
+
+    /// Makes `slot` a fresh sequence.
+    fn reset_qsa(&mut self, state: &mut Self::QsaState, slot: usize);
+
+    /// Makes `slot` a fresh sequence.
+    fn reset_ple(&mut self, state: &mut Self::PleState, slot: usize);
+}
+
+/// A device with every family: what the engine runs on.
+pub trait Backend: Device + Gemv + Moe + Gdn + Qsa + Hc + Ple + Head {}
+
+impl<D: Device + Gemv + Moe + Gdn + Qsa + Hc + Ple + Head> Backend for D {}

@@ -1,0 +1,49 @@
+//! What can go wrong when weights are loaded or results are fetched.
+
+use gguf::TensorType;
+
+/// An error of a kernel device.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The weight's block format has no kernel on this device.
+    #[error("tensor {name}: format {} has no kernel on the {device} backend", ty.name())]
+    UnsupportedFormat {
+        /// Tensor name.
+        name: String,
+        /// Its block format.
+        ty: TensorType,
+        /// Name of the device.
+        device: &'static str,
+    },
+    /// The bytes of a weight do not match its stated shape.
+    #[error(
+        "tensor {name}: {n_in} x {n_out} x {experts} values of {} need {want} bytes, found {found}",
+        ty.name()
+    )]
+    WeightSize {
+        /// Tensor name.
+        name: String,
+        /// Its block format.
+        ty: TensorType,
+        /// Values per row.
+        n_in: usize,
+        /// Rows per expert.
+        n_out: usize,
+        /// Number of experts, 1 for a plain matrix.
+        experts: usize,
+        /// Bytes that the shape needs (0 if the row length does not fit the format).
+        want: usize,
+        /// Bytes that are there.
+        found: usize,
+    },
+    /// The device could not give the memory.
+    #[error("the {device} backend could not allocate {bytes} bytes for {what}")]
+    OutOfMemory {
+        /// Name of the device.
+        device: &'static str,
+        /// Bytes asked for.
+        bytes: usize,
+        /// What the memory was for.
+        what: &'static str,
+    },
+}

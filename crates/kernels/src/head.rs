@@ -1,0 +1,22 @@
+//! Family `head`: token embedding at the start, rows to keep and their best token at the end.
+
+use crate::Device;
+
+/// First and last steps of a window.
+pub trait Head: Device {
+    /// `x[t, s] = row tokens[t] of table` for every stream s: `x` is `[rows, streams, H]`, the table is `{H, vocab}`.
+    fn embed(&mut self, table: &Self::Matrix, tokens: &[u32], streams: usize, x: &mut Self::Buffer);
+
+    /// `out[i] = x[rows[i]]`, rows of `width` values: keeps the rows whose logits are wanted.
+    fn gather_rows(
+        &mut self,
+        x: &Self::Buffer,
+        rows: &[usize],
+        width: usize,
+        out: &mut Self::Buffer,
+    );
+
+    /// Index of the largest of the `width` logits of each row; equal logits go to the lower index, and
+    /// a row with a non-finite largest value (or a NaN anywhere) gives `None`.
+    fn argmax(&mut self, logits: &Self::Buffer, rows: usize, width: usize) -> Vec<Option<u32>>;
+}

@@ -1,0 +1,10 @@
+//! States, plans and selections in host memory, shared by the implementations that live there.
+
+mod plan;
+mod selection;
+mod state;
+
+pub use plan::{Group, Plan};
+pub use selection::Selection;
+pub use state::zeroed;
+pub use state::{GdnState, KvSlot, PleState, QsaState};

@@ -1,0 +1,165 @@
+//! Slot states of each layer kind.
+
+use crate::{Error, GdnShape, PleShape, QsaShape};
+
+/// A zeroed vector, or an error instead of an abort when memory is short.
+///
+/// # Errors
+/// [`Error::OutOfMemory`], naming `what` the memory was for.
+pub fn zeroed(len: usize, what: &'static str) -> Result<Vec<f32>, Error> {
+    let mut values = Vec::new();
+    let short = |_| Error::OutOfMemory { device: "host", bytes: len.saturating_mul(4), what };
+    values.try_reserve_exact(len).map_err(short)?;
+    values.resize(len, 0.0);
+    Ok(values)
+}
+
+/// Delta-rule state and convolution history of one Gated DeltaNet layer.
+#[derive(Clone, Debug)]
+pub struct GdnState {
+    s: Vec<f32>,
+    conv: Vec<f32>,
+    s_len: usize,
+    conv_len: usize,
+}
+
+impl GdnState {
+    /// States of `slots` fresh sequences.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn new(shape: &GdnShape, slots: usize) -> Result<Self, Error> {
+        let (s_len, conv_len) = (shape.state_len(), shape.conv_len());
+        let s = zeroed(s_len.saturating_mul(slots), "delta-rule states")?;
+        let conv = zeroed(conv_len.saturating_mul(slots), "convolution histories")?;
+        Ok(Self { s, conv, s_len, conv_len })
+    }
+
+    /// Delta-rule state of `slot`: `[value_heads, key dim, value dim]`.
+    pub fn s(&self, slot: usize) -> &[f32] {
+        &self.s[slot * self.s_len..][..self.s_len]
+    }
+
+    /// As [`GdnState::s`], to be advanced.
+    pub fn s_mut(&mut self, slot: usize) -> &mut [f32] {
+        &mut self.s[slot * self.s_len..][..self.s_len]
+    }
+
+    /// States of all slots, one after the other.
+    pub fn all_s_mut(&mut self) -> &mut [f32] {
+        &mut self.s
+    }
+
+    /// Convolution history of `slot`: `[kernel - 1, channels]`, oldest first.
+    pub fn conv(&self, slot: usize) -> &[f32] {
+        &self.conv[slot * self.conv_len..][..self.conv_len]
+    }
+
+    /// As [`GdnState::conv`], to be advanced.
+    pub fn conv_mut(&mut self, slot: usize) -> &mut [f32] {
+        &mut self.conv[slot * self.conv_len..][..self.conv_len]
+    }
+
+    /// Makes `slot` a fresh sequence.
+    pub fn reset(&mut self, slot: usize) {
+        self.s_mut(slot).fill(0.0);
+        self.conv_mut(slot).fill(0.0);
+    }
+}
+
+/// Cache of one slot in one sparse attention layer; grows with the sequence.
+#[derive(Clone, Debug, Default)]
+pub struct KvSlot {
+    /// Rotated keys `[len, kv_dim]`.
+    pub k: Vec<f32>,
+    /// Values `[len, kv_dim]`.
+    pub v: Vec<f32>,
+    /// Raw index keys `[len, index_dim]`.
+    pub index: Vec<f32>,
+    /// Pooled, normalised and rotated keys of the complete blocks `[blocks, index_dim]`.
+    pub blocks: Vec<f32>,
+}
+
+/// Caches of one sparse attention layer.
+#[derive(Clone, Debug)]
+pub struct QsaState {
+    slots: Vec<KvSlot>,
+    context: usize,
+}
+
+impl QsaState {
+    /// Caches of `slots` fresh sequences of at most `context` tokens.
+    pub fn new(slots: usize, context: usize) -> Self {
+        Self { slots: vec![KvSlot::default(); slots], context }
+    }
+
+    /// Cache of `slot`.
+    pub fn slot(&self, slot: usize) -> &KvSlot {
+        &self.slots[slot]
+    }
+
+    /// Cache of `slot`, about to hold `len` tokens: memory is taken in steps, so that a long
+    /// sequence is not copied for every token.
+    ///
+    /// # Panics
+    /// If `len` is over the context that the state was made for.
+    pub fn grow(&mut self, shape: &QsaShape, slot: usize, len: usize) -> &mut KvSlot {
+        assert!(len <= self.context, "{len} tokens in a cache of {}", self.context);
+        const STEP: usize = 256;
+        let rows = len.next_multiple_of(STEP).min(self.context);
+        let kv = &mut self.slots[slot];
+        reserve(&mut kv.k, rows * shape.kv_dim());
+        reserve(&mut kv.v, rows * shape.kv_dim());
+        if let Some(blocks) = rows.checked_div(shape.block) {
+            reserve(&mut kv.index, rows * shape.index_dim);
+            reserve(&mut kv.blocks, blocks * shape.index_dim);
+        }
+        kv
+    }
+
+    /// Makes `slot` a fresh sequence.
+    pub fn reset(&mut self, slot: usize) {
+        self.slots[slot] = KvSlot::default();
+    }
+}
+
+/// Makes room for `len` values, at least doubling so that growth stays linear.
+fn reserve(values: &mut Vec<f32>, len: usize) {
+    if len > values.capacity() {
+        let want = len.max(values.capacity() + values.capacity() / 2);
+        values.reserve_exact(want - values.len());
+    }
+}
+
+/// Convolution history of the n-gram features.
+#[derive(Clone, Debug)]
+pub struct PleState {
+    conv: Vec<f32>,
+    len: usize,
+}
+
+impl PleState {
+    /// Histories of `slots` fresh sequences.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn new(shape: &PleShape, slots: usize) -> Result<Self, Error> {
+        let len = shape.conv_len();
+        Ok(Self { conv: zeroed(len.saturating_mul(slots), "n-gram convolution histories")?, len })
+    }
+
+    /// History of `slot`: `[history, channels]`, oldest first.
+    pub fn conv(&self, slot: usize) -> &[f32] {
+        &self.conv[slot * self.len..][..self.len]
+    }
+
+    /// As [`PleState::conv`], to be advanced.
+    pub fn conv_mut(&mut self, slot: usize) -> &mut [f32] {
+        &mut self.conv[slot * self.len..][..self.len]
+    }
+
+    /// Makes `slot` a fresh sequence.
+    pub fn reset(&mut self, slot: usize) {
+        self.conv_mut(slot).fill(0.0);
+    }
+}

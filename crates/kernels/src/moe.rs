@@ -1,0 +1,85 @@
+//! Family `moe` (and `moe_mm` for prompts): routed experts and the shared expert.
+
+use crate::Device;
+
+/// Routed experts over the rows of a window, each expert's weights read once.
+///
+/// A *pair* is one (row, choice): pair `t * used + j` is the j-th choice of row `t`. Choices are in order
+/// of falling router logit, equal logits in order of rising expert index.
+pub trait Moe: Device {
+    /// Chooses the `used` largest of `logits` `[rows, experts]` for every row, with weights that are the softmax over the
+    /// chosen ones, and groups the pairs by expert. Non-finite logits give some choice of valid
+    /// experts, never a fault.
+    fn moe_plan(
+        &mut self,
+        logits: &Self::Buffer,
+        rows: usize,
+        choice: MoeChoice,
+        plan: &mut Self::Plan,
+    );
+
+    /// `act[pair] = silu(gate_e u[t]) * (up_e u[t])`: `u` is `[rows, H]`, `act` is `[rows * used, F]`.
+    fn moe_gate_up(
+        &mut self,
+        plan: &Self::Plan,
+        experts: GateUp<'_, Self::Matrix>,
+        u: &Self::Buffer,
+        act: &mut Self::Buffer,
+    );
+
+    /// `part[pair] = down_e act[pair]`: `part` is `[rows * used, H]`.
+    fn moe_down(
+        &mut self,
+        plan: &Self::Plan,
+        down: &Self::Matrix,
+        act: &Self::Buffer,
+        part: &mut Self::Buffer,
+    );
+
+    /// `a = silu(a) * b`, element by element over `len` values: the shared expert's activation.
+    fn swiglu(&mut self, a: &mut Self::Buffer, b: &Self::Buffer, len: usize);
+
+    /// `y[t] = sum over j of weight[t, j] * part[t, j] + sigma(gate[t]) * shared[t]`, added in the order
+    /// of j, the shared expert last: `shared` and `y` are `[rows, H]`, `gate` is `[rows]`.
+    fn moe_combine(
+        &mut self,
+        plan: &Self::Plan,
+        part: &Self::Buffer,
+        shared: SharedExpert<'_, Self::Buffer>,
+        y: &mut Self::Buffer,
+    );
+}
+
+/// How many experts there are and how many a row uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoeChoice {
+    /// All routed experts.
+    pub experts: usize,
+    /// Experts per row, at most `experts`.
+    pub used: usize,
+}
+
+/// Gate and up projections of the routed experts.
+#[derive(Debug)]
+pub enum GateUp<'a, M> {
+    /// Two stacks of `{H, F}`.
+    Separate {
+        /// Gate projections.
+        gate: &'a M,
+        /// Up projections.
+        up: &'a M,
+    },
+    /// One stack of `{H, 2 F}`: the first F rows of an expert are gate, the others up.
+    Fused(&'a M),
+}
+
+/// Output of the shared expert and its gate's logit.
+#[derive(Debug)]
+pub struct SharedExpert<'a, B> {
+    /// `[rows, H]`.
+    pub y: &'a B,
+    /// `[rows]`, before the sigmoid.
+    pub gate: &'a B,
+    /// H, the width of a row of `y`.
+    pub width: usize,
+}

@@ -1,0 +1,141 @@
+//! Family `qsa`: attention over the blocks of the cache that an indexer selects.
+
+use crate::{Device, Window};
+
+/// Sizes of a sparse attention layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QsaShape {
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads; query head h uses `h / (heads / kv_heads)`.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Leading features of a head that are rotated.
+    pub rope_dims: usize,
+    /// Base of the rotation frequencies.
+    pub rope_base: f32,
+    /// Query heads of the indexer.
+    pub index_heads: usize,
+    /// Width of an index head.
+    pub index_dim: usize,
+    /// Tokens that the selected blocks may hold.
+    pub budget: usize,
+    /// Tokens per block; 0 means dense attention over everything, without an indexer.
+    pub block: usize,
+    /// Epsilon of the norms.
+    pub eps: f32,
+}
+
+impl QsaShape {
+    /// Width of all query heads together.
+    pub fn query_dim(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Width of all key heads together.
+    pub fn kv_dim(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+
+    /// Blocks that a row may select.
+    pub fn max_blocks(&self) -> usize {
+        if self.block == 0 { 0 } else { self.budget / self.block }
+    }
+
+    /// Rotated features of an index head.
+    pub fn index_rope_dims(&self) -> usize {
+        self.rope_dims.min(self.index_dim)
+    }
+}
+
+/// Selection and attention over the cache.
+///
+/// The calls of one layer come in this order: `qsa_append`, `qsa_select`, `qsa_attend`.
+pub trait Qsa: Device {
+    /// Appends the window's keys and values and closes the blocks that become complete.
+    ///
+    /// ```text
+    /// key_g = rope(RMS(k)_g * k_norm, p)         stored rotated, with v_g
+    /// r     = index key, stored as it comes
+    /// K_b   = rope(RMS(mean of r over block b) * index_k_norm, first position of b)
+    /// ```
+    fn qsa_append(
+        &mut self,
+        shape: &QsaShape,
+        window: &Window,
+        keys: QsaKeys<'_, Self::Buffer, Self::Vector>,
+        state: &mut Self::QsaState,
+    );
+
+    /// For the row at position p with `n = (p+1) / block` complete blocks: the `max_blocks` blocks of
+    /// the largest score, and always the tail after them. Equal scores go to the lower block.
+    ///
+    /// ```text
+    /// x_h = rope(RMS(index query)_h * index_q_norm, p)
+    /// s_b = sum over h of max(0, x_h . K_b) / sqrt(index_dim)
+    /// ```
+    ///
+    /// `index_q` is `[rows, index_heads * index_dim]`. A dense layer selects everything up to p.
+    fn qsa_select(
+        &mut self,
+        shape: &QsaShape,
+        window: &Window,
+        query: Option<IndexQuery<'_, Self::Buffer, Self::Vector>>,
+        state: &Self::QsaState,
+        selection: &mut Self::Selection,
+    );
+
+    /// Attends the selected positions, lowest first, and applies the output gate:
+    ///
+    /// ```text
+    /// q_h = rope(RMS(query_h) * q_norm, p)
+    /// o_h = softmax(q_h . key / sqrt(head_dim)) value * sigma(gate_h)
+    /// ```
+    ///
+    /// `q` is `[rows, heads * 2 * head_dim]`: per head the query, then the gate. `o` is `[rows, query_dim]`.
+    fn qsa_attend(
+        &mut self,
+        shape: &QsaShape,
+        window: &Window,
+        query: AttendQuery<'_, Self::Buffer, Self::Vector, Self::Selection>,
+        state: &Self::QsaState,
+        o: &mut Self::Buffer,
+    );
+
+    /// The blocks that each row of `selection` chose, in rising order; empty rows for a dense layer.
+    fn selected_blocks(&mut self, selection: &Self::Selection) -> Vec<Vec<u32>>;
+}
+
+/// What [`Qsa::qsa_append`] stores.
+#[derive(Debug)]
+pub struct QsaKeys<'a, B, V> {
+    /// `[rows, kv_dim]`.
+    pub k: &'a B,
+    /// `[rows, kv_dim]`.
+    pub v: &'a B,
+    /// `[head_dim]`.
+    pub k_norm: &'a V,
+    /// Raw index keys `[rows, index_dim]` and their norm `[index_dim]`; absent in a dense layer.
+    pub index: Option<(&'a B, &'a V)>,
+}
+
+/// The indexer's queries.
+#[derive(Debug)]
+pub struct IndexQuery<'a, B, V> {
+    /// `[rows, index_heads * index_dim]`.
+    pub q: &'a B,
+    /// `[index_dim]`.
+    pub norm: &'a V,
+}
+
+/// The attention's queries and what they may see.
+#[derive(Debug)]
+pub struct AttendQuery<'a, B, V, S> {
+    /// `[rows, heads * 2 * head_dim]`.
+    pub q: &'a B,
+    /// `[head_dim]`.
+    pub norm: &'a V,
+    /// Positions to attend, from [`Qsa::qsa_select`] on the same window.
+    pub selection: &'a S,
+}

@@ -1,0 +1,137 @@
+//! Indexed sparse attention.
+
+use super::{Reference, dot, rms_norm};
+use crate::host::{QsaState, Selection};
+use crate::qsa::{AttendQuery, IndexQuery};
+use crate::rope::Rope;
+use crate::scalar::sigmoid;
+use crate::{Qsa, QsaKeys, QsaShape, Window};
+
+impl Qsa for Reference {
+    fn qsa_append(
+        &mut self,
+        shape: &QsaShape,
+        window: &Window,
+        keys: QsaKeys<'_, Vec<f32>, Vec<f32>>,
+        state: &mut QsaState,
+    ) {
+        let (d, kv_dim, eps) = (shape.head_dim, shape.kv_dim(), shape.eps);
+        let rope = Rope::new(shape.rope_dims, shape.rope_base);
+        for run in window.runs() {
+            let kv = state.grow(shape, run.slot, run.first_pos + run.len);
+            assert_eq!(kv.k.len(), run.first_pos * kv_dim, "slot {} is elsewhere", run.slot);
+            for t in run.rows() {
+                for head in keys.k[t * kv_dim..][..kv_dim].chunks_exact(d) {
+                    let mut key = vec![0.0; d];
+                    rms_norm(head, keys.k_norm, eps, &mut key);
+                    rope.rotate(run.pos(t), &mut key);
+                    kv.k.extend_from_slice(&key);
+                }
+                kv.v.extend_from_slice(&keys.v[t * kv_dim..][..kv_dim]);
+                if let Some((raw, norm)) = keys.index {
+                    let width = shape.index_dim;
+                    kv.index.extend_from_slice(&raw[t * width..][..width]);
+                    if (run.pos(t) + 1).is_multiple_of(shape.block) {
+                        let first = run.pos(t) + 1 - shape.block;
+                        let key = block_key(shape, &kv.index[first * width..], norm, first);
+                        kv.blocks.extend_from_slice(&key);
+                    }
+                }
+            }
+        }
+    }
+
+    fn qsa_select(
+        &mut self,
+        shape: &QsaShape,
+        window: &Window,
+        query: Option<IndexQuery<'_, Vec<f32>, Vec<f32>>>,
+        state: &QsaState,
+        selection: &mut Selection,
+    ) {
+        selection.start(shape.block);
+        let width = shape.index_dim;
+        let rope = Rope::new(shape.index_rope_dims(), shape.rope_base);
+        for (t, slot, pos) in window.iter() {
+            let Some(IndexQuery { q, norm }) = &query else {
+                selection.push_all(pos);
+                continue;
+            };
+            let mut heads = vec![0.0; shape.index_heads * width];
+            let raw = &q[t * heads.len()..][..heads.len()];
+            for (raw, head) in raw.chunks_exact(width).zip(heads.chunks_exact_mut(width)) {
+                rms_norm(raw, norm, shape.eps, head);
+                rope.rotate(pos, head);
+            }
+            let blocks = (pos + 1) / shape.block;
+            let keys = state.slot(slot).blocks.chunks_exact(width).take(blocks);
+            let score = |key: &[f32]| {
+                let relu = |head: &[f32]| dot(head, key).max(0.0);
+                let sum: f64 = heads.chunks_exact(width).map(relu).sum();
+                (sum / (width as f64).sqrt()) as f32
+            };
+            let scores: Vec<f32> = keys.map(score).collect();
+            selection.push_best(pos, &scores, shape.max_blocks());
+        }
+    }
+
+    fn qsa_attend(
+        &mut self,
+        shape: &QsaShape,
+        window: &Window,
+        query: AttendQuery<'_, Vec<f32>, Vec<f32>, Selection>,
+        state: &QsaState,
+        o: &mut Vec<f32>,
+    ) {
+        let (d, kv_dim) = (shape.head_dim, shape.kv_dim());
+        let rope = Rope::new(shape.rope_dims, shape.rope_base);
+        let group = shape.heads / shape.kv_heads;
+        for (t, slot, pos) in window.iter() {
+            let kv = state.slot(slot);
+            let positions: Vec<usize> = query.selection.ranges(t).flatten().collect();
+            for h in 0..shape.heads {
+                let both = &query.q[(t * shape.heads + h) * 2 * d..][..2 * d];
+                let (raw, gate) = both.split_at(d);
+                let mut q = vec![0.0; d];
+                rms_norm(raw, query.norm, shape.eps, &mut q);
+                rope.rotate(pos, &mut q);
+
+                let at = |p: usize| p * kv_dim + h / group * d;
+                let score = |&p: &usize| dot(&q, &kv.k[at(p)..][..d]) / (d as f64).sqrt();
+                let scores: Vec<f64> = positions.iter().map(score).collect();
+                let weights = softmax(&scores);
+
+                for i in 0..d {
+                    let value = |(&p, w): (&usize, &f64)| w * f64::from(kv.v[at(p) + i]);
+                    let sum: f64 = positions.iter().zip(&weights).map(value).sum();
+                    o[(t * shape.heads + h) * d + i] = sum as f32 * sigmoid(gate[i]);
+                }
+            }
+        }
+    }
+
+    fn selected_blocks(&mut self, selection: &Selection) -> Vec<Vec<u32>> {
+        (0..selection.rows()).map(|row| selection.blocks(row)).collect()
+    }
+}
+
+/// Pooled key of the block whose raw keys start `raw`, at position `first`.
+fn block_key(shape: &QsaShape, raw: &[f32], norm: &[f32], first: usize) -> Vec<f32> {
+    let width = shape.index_dim;
+    let mean = |i: usize| {
+        let sum: f64 = (0..shape.block).map(|b| f64::from(raw[b * width + i])).sum();
+        (sum / shape.block as f64) as f32
+    };
+    let mean: Vec<f32> = (0..width).map(mean).collect();
+    let mut key = vec![0.0; width];
+    rms_norm(&mean, norm, shape.eps, &mut key);
+    Rope::new(shape.index_rope_dims(), shape.rope_base).rotate(first, &mut key);
+    key
+}
+
+fn softmax(scores: &[f64]) -> Vec<f64> {
+    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = scores.iter().map(|s| (s - largest).exp()).collect();
+    let total: f64 = weights.iter().sum();
+    weights.iter().map(|w| w / total).collect()
+}
