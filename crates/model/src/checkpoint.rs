@@ -166,7 +166,6 @@ pub struct Moe {
 
 /// How a file stores the gate and up projections of its experts.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "one per layer, read in place")]
 pub enum ExpertStacks {
     /// Two stacks, `[experts][expert_ff][embd]` each.
     Separate {
@@ -219,11 +218,19 @@ impl Checkpoint {
     /// Every tensor of the model, in model order, the MTP block last.
     #[must_use]
     pub fn tensors(&self) -> Vec<&Tensor> {
-        let mut all = vec![&self.token_embd, &self.output];
-        all.extend(self.output_hc.tensors());
+        let mut all = self.trunk_tensors();
+        all.extend(self.mtp.iter().flat_map(Mtp::tensors));
+        all
+    }
+
+    /// Every tensor outside the MTP block, in model order.
+    #[must_use]
+    pub fn trunk_tensors(&self) -> Vec<&Tensor> {
+        let mut all = vec![&self.token_embd];
         all.extend(&self.ngram);
         all.extend(self.layers.iter().flat_map(Layer::tensors));
-        all.extend(self.mtp.iter().flat_map(Mtp::tensors));
+        all.extend(self.output_hc.tensors());
+        all.push(&self.output);
         all
     }
 

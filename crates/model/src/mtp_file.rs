@@ -95,7 +95,7 @@ pub(crate) fn model_params(file: &Gguf) -> Result<HyperParams, Error> {
     }
     if hp.ple.is_none()
         && file.tensor(&Role::NgramTable.name(0)).is_some()
-        && !file.metadata().get("qwen4exp.ple.layers").is_some()
+        && file.metadata().get("qwen4exp.ple.layers").is_none()
     {
         return Err(missing("ple.layers"));
     }
@@ -137,22 +137,22 @@ fn refuse_reduced_head(file: &Gguf, n: usize) -> Result<(), Error> {
 /// In what the dimensions of an MTP file differ from its model's.
 fn differences(ours: &HyperParams, theirs: &HyperParams) -> Vec<String> {
     let mut found = Vec::new();
-    compare(&mut found, "trunk layers", ours.layers.len(), theirs.layers.len());
-    compare(&mut found, "embedding_length", ours.embd, theirs.embd);
+    compare(&mut found, "trunk layers", &ours.layers.len(), &theirs.layers.len());
+    compare(&mut found, "embedding_length", &ours.embd, &theirs.embd);
     if theirs.vocab > 0 {
-        compare(&mut found, "vocab_size", ours.vocab, theirs.vocab);
+        compare(&mut found, "vocab_size", &ours.vocab, &theirs.vocab);
     }
-    compare(&mut found, "layer_norm_rms_epsilon", ours.rms_eps, theirs.rms_eps);
-    compare(&mut found, "attention", ours.attn, theirs.attn);
+    compare(&mut found, "layer_norm_rms_epsilon", &ours.rms_eps, &theirs.rms_eps);
+    compare(&mut found, "attention", &ours.attn, &theirs.attn);
     if theirs.mtp_block > 0 {
-        compare(&mut found, "indexer", ours.indexer, theirs.indexer);
+        compare(&mut found, "indexer", &ours.indexer, &theirs.indexer);
     }
-    compare(&mut found, "experts", ours.moe, theirs.moe);
-    compare(&mut found, "hyper-connections", ours.hc, theirs.hc);
+    compare(&mut found, "experts", &ours.moe, &theirs.moe);
+    compare(&mut found, "hyper-connections", &ours.hc, &theirs.hc);
     found
 }
 
-fn compare<T: PartialEq + Debug>(found: &mut Vec<String>, what: &str, ours: T, theirs: T) {
+fn compare<T: PartialEq + Debug>(found: &mut Vec<String>, what: &str, ours: &T, theirs: &T) {
     if ours != theirs {
         found.push(format!("{what}: the model has {ours:?}, the MTP file {theirs:?}"));
     }

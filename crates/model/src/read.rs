@@ -95,7 +95,7 @@ fn read_layers(keys: &Keys<'_>, blocks: Blocks) -> Result<(Vec<LayerKind>, usize
     let ratio = |n: usize| ratios.get(n).copied().flatten().unwrap_or(0);
     let is_recurrent = |n: usize| match (&recurrent, interval) {
         (Some(flags), _) => flags.get(n).copied().flatten() == Some(1),
-        (None, Some(interval)) => (n + 1) % interval != 0,
+        (None, Some(interval)) => !(n + 1).is_multiple_of(interval),
         (None, None) => ratio(n) == 0,
     };
     let kind = |n: usize| match is_recurrent(n) {
@@ -109,7 +109,7 @@ fn read_layers(keys: &Keys<'_>, blocks: Blocks) -> Result<(Vec<LayerKind>, usize
 fn read_attention(keys: &Keys<'_>, blocks: Blocks, attends: &[bool]) -> Result<AttnParams, Error> {
     let heads = keys.uniform("attention.head_count", blocks, attends, 1..=MAX_HEADS)?;
     let kv_heads = keys.uniform("attention.head_count_kv", blocks, attends, 1..=MAX_HEADS)?;
-    if heads % kv_heads != 0 {
+    if !heads.is_multiple_of(kv_heads) {
         let expected = format!("attention.head_count_kv is {kv_heads}, which does not divide it");
         return Err(Error::value(full("attention.head_count"), heads, expected));
     }
@@ -199,7 +199,7 @@ fn read_gdn(keys: &Keys<'_>) -> Result<GdnParams, Error> {
         head_dim: keys.required("ssm.state_size", 1..=MAX_HEAD_DIM)?,
         conv_kernel: keys.required("ssm.conv_kernel", 1..=MAX_KERNEL)?,
     };
-    if gdn.value_heads % gdn.key_heads != 0 {
+    if !gdn.value_heads.is_multiple_of(gdn.key_heads) {
         let expected = format!("ssm.group_count is {}, which does not divide it", gdn.key_heads);
         return Err(Error::value(full("ssm.time_step_rank"), gdn.value_heads, expected));
     }
@@ -240,11 +240,9 @@ fn read_sampling(meta: &Metadata) -> Result<Option<SamplingDefaults>, Error> {
         }
         found => Ok(found),
     };
-    let top_k = match meta.get_i64("general.sampling.top_k")? {
-        // Some tools write -1 for "keep all".
-        Some(k) => Some(u32::try_from(k.max(0)).unwrap_or(u32::MAX)),
-        None => None,
-    };
+    // Some tools write -1 for "keep all".
+    let clamp = |k: i64| u32::try_from(k.max(0)).unwrap_or(u32::MAX);
+    let top_k = meta.get_i64("general.sampling.top_k")?.map(clamp);
     let sampling = SamplingDefaults {
         temp: float("general.sampling.temp", f32::MAX)?,
         top_k,

@@ -295,3 +295,48 @@ impl fmt::Display for Role {
         f.pad(&self.pattern())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_follows_the_enum_and_names_go_both_ways() {
+        for (index, role) in Role::all().enumerate() {
+            assert_eq!(role as usize, index);
+            let (found, layer) = Role::of_name(&role.name(47)).unwrap();
+            assert_eq!(found, role);
+            assert_eq!(layer.is_some(), role.pattern().starts_with("blk.N."));
+            assert!(layer.is_none_or(|n| n == 47));
+        }
+        assert_eq!(Role::MtpHeadOut as usize + 1, TABLE.len());
+    }
+
+    #[test]
+    fn names_that_are_not_roles() {
+        let names = [
+            "",
+            "blk.",
+            "blk.0",
+            "blk.0.",
+            "blk.0.nothing.weight",
+            "blk.-1.ssm_a",
+            "blk.+1.ssm_a",
+            "blk.01.ssm_a",
+            "blk.99999999999999999999.ssm_a",
+            "ssm_a",
+            "blk.0.token_embd.weight",
+            "output_norm.weight",
+        ];
+        for name in names {
+            assert_eq!(Role::of_name(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn blocks_behind_the_trunk_count_as_mtp() {
+        let (role, layer) = Role::of_name("blk.8.attn_q.weight").unwrap();
+        assert_eq!((role.part_at(layer, 8), role.part_at(layer, 9)), (Part::Mtp, Part::Attention));
+        assert_eq!(Role::Output.part_at(None, 0), Part::Head);
+    }
+}
