@@ -7,7 +7,7 @@
 use crate::formats::{Q8_0, Q8_1, Q8_K};
 use crate::registry::row_blocks;
 use crate::rounding::{peak_magnitude, reciprocal_or_zero, round_away, round_even, signed_peak};
-use crate::{BlockFormat, Error, Half, Le16, Le32, Packed, TensorType};
+use crate::{Error, Half, Le16, Le32, Packed, TensorType};
 
 /// A block type to which activations can be quantised.
 pub(crate) trait Activation: Packed {

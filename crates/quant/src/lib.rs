@@ -20,15 +20,18 @@
 mod activation;
 pub mod codebook;
 mod dot;
+mod encode;
 mod error;
 mod field;
 mod format;
 mod formats;
 mod registry;
 mod rounding;
+mod search;
 
 pub use activation::quantise_activation;
 pub use dot::dot;
+pub use encode::{Encode, Source, encode_row};
 pub use error::Error;
 pub use field::{Half, Le16, Le32};
 pub use format::{BlockFormat, Packed};

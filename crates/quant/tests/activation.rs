@@ -1,5 +1,7 @@
 //! Activation quantisers byte for byte, and the reference dot product.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
 mod common;
 
 use common::{TYPES, assert_same_bytes, bytes, floats, manifest};

@@ -1,5 +1,7 @@
 //! Decoding against the vectors, bit for bit, and the known faults about decoding.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
 mod common;
 
 use common::{TYPES, assert_same_bits, bytes, floats, manifest};

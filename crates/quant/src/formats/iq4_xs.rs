@@ -1,8 +1,12 @@
 //! IQ4_XS: 256 elements in 136 bytes, (d * (scale - 32)) times a value from the IQ4_NL table.
 
+use super::iq4_nl::{codes_for, fit_table};
 use super::nibbles;
 use crate::codebook::KVALUES_IQ4NL;
+use crate::encode::mean_square;
+use crate::encode::{EncodeBlock, Source};
 use crate::format::{first_non_finite, packed_format};
+use crate::rounding::{reciprocal_or_zero, round_even, signed_peak};
 use crate::{Half, Le16, Packed};
 use bytemuck::{Pod, Zeroable};
 
@@ -49,5 +53,30 @@ impl Packed for IQ4_XS {
 
     fn bad_field(&self) -> Option<&'static str> {
         first_non_finite(&[("d", self.d.to_f32())])
+    }
+}
+
+impl EncodeBlock for IQ4_XS {
+    /// Each group's scale is searched for as in IQ4_NL; the group scales are then rounded to 6
+    /// bits and the codes recomputed with the rounded scales and the f32 scale of the block.
+    fn encode_block(source: &Source<'_>) -> Self {
+        let groups = source.values.as_chunks::<32>().0;
+        let block_mean_square = 2.0 * mean_square(source.values);
+        let mut fitted = [0.0; 8];
+        for (b, x) in groups.iter().enumerate() {
+            let importance = source.importance.map(|w| &w[32 * b..32 * (b + 1)]);
+            fitted[b] = fit_table(x, importance, block_mean_square);
+        }
+        let d = -signed_peak(&fitted) / 32.0;
+        let factor = reciprocal_or_zero(d);
+        let (mut scales_h, mut scales_l, mut qs) = (0, [0; 4], [[0; 16]; 8]);
+        for (b, x) in groups.iter().enumerate() {
+            let scale = round_even(factor * fitted[b]).clamp(-32, 31);
+            qs[b] = nibbles::pack(&codes_for(x, d * scale as f32));
+            let stored = (scale + 32) as u8;
+            scales_l[b / 2] |= (stored & 15) << (4 * (b % 2));
+            scales_h |= u16::from(stored >> 4) << (2 * b);
+        }
+        Self { d: Half::from_f32(d), scales_h: Le16::new(scales_h), scales_l, qs }
     }
 }

@@ -1,6 +1,6 @@
 //! F32, F16 and BF16: one element per block, no scale.
 
-use crate::{BlockFormat, Half, TensorType};
+use crate::{BlockFormat, Encode, Half, Source, TensorType};
 
 /// IEEE binary32, little-endian.
 #[derive(Clone, Copy, Debug)]
@@ -17,12 +17,16 @@ pub struct BF16;
 /// What a float type has of its own: N bytes and the conversion of one element.
 trait Element<const N: usize> {
     fn to_f32(bytes: [u8; N]) -> f32;
+    fn from_f32(value: f32) -> [u8; N];
 }
 
 impl Element<4> for F32 {
     #[inline(always)]
     fn to_f32(bytes: [u8; 4]) -> f32 {
         f32::from_le_bytes(bytes)
+    }
+    fn from_f32(value: f32) -> [u8; 4] {
+        value.to_le_bytes()
     }
 }
 
@@ -31,12 +35,18 @@ impl Element<2> for F16 {
     fn to_f32(bytes: [u8; 2]) -> f32 {
         Half::from_bits(u16::from_le_bytes(bytes)).to_f32()
     }
+    fn from_f32(value: f32) -> [u8; 2] {
+        Half::from_f32(value).to_bits().to_le_bytes()
+    }
 }
 
 impl Element<2> for BF16 {
     #[inline(always)]
     fn to_f32(bytes: [u8; 2]) -> f32 {
         f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
+    }
+    fn from_f32(value: f32) -> [u8; 2] {
+        half::bf16::from_f32_const(value).to_bits().to_le_bytes()
     }
 }
 
@@ -70,6 +80,13 @@ macro_rules! plain_format {
                 let mut value = [0.0];
                 Self::decode(block, &mut value);
                 (!value[0].is_finite()).then_some("value")
+            }
+        }
+
+        impl Encode for $name {
+            /// Rounds to nearest, ties to even. Importance is ignored.
+            fn encode(source: &Source<'_>, out: &mut [u8]) {
+                out.copy_from_slice(&<Self as Element<$bytes>>::from_f32(source.values[0]));
             }
         }
 

@@ -1,7 +1,8 @@
 //! Q1_0: 128 elements in 18 bytes, one sign bit each: +d or -d.
 
+use crate::encode::{EncodeBlock, Source};
 use crate::format::{first_non_finite, packed_format};
-use crate::{Half, Packed};
+use crate::{BlockFormat, Half, Packed};
 use bytemuck::{Pod, Zeroable};
 
 /// Block of Q1_0.
@@ -38,5 +39,19 @@ impl Packed for Q1_0 {
 
     fn bad_field(&self) -> Option<&'static str> {
         first_non_finite(&[("d", self.d.to_f32())])
+    }
+}
+
+impl EncodeBlock for Q1_0 {
+    /// The scale is the mean magnitude; zero counts as positive. Importance is ignored.
+    fn encode_block(source: &Source<'_>) -> Self {
+        let sum = source.values.iter().fold(0.0, |sum, x| sum + x.abs());
+        let mut bits = [0; 16];
+        for (byte, values) in bits.iter_mut().zip(source.values.as_chunks::<8>().0) {
+            for (j, x) in values.iter().enumerate() {
+                *byte |= u8::from(*x >= 0.0) << j;
+            }
+        }
+        Self { d: Half::from_f32(sum / Self::ELEMENTS as f32), bits }
     }
 }

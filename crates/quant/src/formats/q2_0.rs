@@ -1,6 +1,8 @@
 //! Q2_0: 64 elements in 18 bytes, two bits each: -d, 0, +d, +2d.
 
+use crate::encode::{EncodeBlock, Source};
 use crate::format::{first_non_finite, packed_format};
+use crate::rounding::{peak_magnitude, reciprocal_or_zero, round_away};
 use crate::{Half, Packed};
 use bytemuck::{Pod, Zeroable};
 
@@ -38,5 +40,22 @@ impl Packed for Q2_0 {
 
     fn bad_field(&self) -> Option<&'static str> {
         first_non_finite(&[("d", self.d.to_f32())])
+    }
+}
+
+impl EncodeBlock for Q2_0 {
+    /// Ternary rounding: the scale is the largest magnitude, so code 3 does not occur. Meant for
+    /// weights that are ternary already. Importance is ignored.
+    fn encode_block(source: &Source<'_>) -> Self {
+        let d = peak_magnitude(source.values);
+        let factor = reciprocal_or_zero(d);
+        let mut qs = [0; 16];
+        for (byte, values) in qs.iter_mut().zip(source.values.as_chunks::<4>().0) {
+            for (j, x) in values.iter().enumerate() {
+                let code = (round_away(x * factor) + 1).clamp(0, 3) as u8;
+                *byte |= code << (2 * j);
+            }
+        }
+        Self { d: Half::from_f32(d), qs }
     }
 }

@@ -1,7 +1,11 @@
 //! Q4_1: 32 elements in 20 bytes, nibble * d + m.
 
 use super::nibbles;
+use super::q4_0::first_32;
+use crate::encode::{EncodeBlock, Source};
 use crate::format::{first_non_finite, packed_format};
+use crate::rounding::reciprocal_or_zero;
+use crate::search::{AffineFit, IMPORTANCE_STEPS, fit_affine, importance_weights};
 use crate::{Half, Packed};
 use bytemuck::{Pod, Zeroable};
 
@@ -40,5 +44,29 @@ impl Packed for Q4_1 {
 
     fn bad_field(&self) -> Option<&'static str> {
         first_non_finite(&[("d", self.d.to_f32()), ("m", self.m.to_f32())])
+    }
+}
+
+/// Scale, minimum and codes `0..=max_code`, as Q4_1 (15) and Q5_1 (31) do: without importance the
+/// codes span smallest to largest, with it a search decides.
+pub(super) fn encode_affine(source: &Source<'_>, max_code: u8) -> AffineFit<32> {
+    let x = first_32(source.values);
+    if let Some(importance) = source.importance {
+        let weights = importance_weights(x, importance, source.row_mean_square);
+        return fit_affine(x, &weights, max_code, IMPORTANCE_STEPS);
+    }
+    let (min, max) = x.iter().fold((x[0], x[0]), |(min, max), &x| {
+        (if x < min { x } else { min }, if x > max { x } else { max })
+    });
+    let scale = (max - min) / f32::from(max_code);
+    let factor = reciprocal_or_zero(scale);
+    let code = |x: f32| (((x - min) * factor + 0.5) as i32).clamp(0, i32::from(max_code)) as u8;
+    AffineFit { scale, min, codes: x.map(code) }
+}
+
+impl EncodeBlock for Q4_1 {
+    fn encode_block(source: &Source<'_>) -> Self {
+        let AffineFit { scale, min, codes } = encode_affine(source, 15);
+        Self { d: Half::from_f32(scale), m: Half::from_f32(min), qs: nibbles::pack(&codes) }
     }
 }

@@ -1,7 +1,9 @@
 //! Q4_K: 256 elements in 144 bytes, (d * scale) * nibble - (dmin * minimum) in groups of 32.
 
 use super::six_bit;
+use crate::encode::{EncodeBlock, Source};
 use crate::format::{first_non_finite, packed_format};
+use crate::search::Steps;
 use crate::{Half, Packed};
 use bytemuck::{Pod, Zeroable};
 
@@ -25,13 +27,23 @@ packed_format!(Q4_K, elements: 256, bytes: 144, partner: Q8_K);
 #[inline(always)]
 pub(super) fn unpack_nibbles(bytes: &[u8; 128]) -> [u8; 256] {
     let mut codes = [0; 256];
-    for (bytes, codes) in bytes.as_chunks::<32>().0.iter().zip(codes.as_chunks_mut::<64>().0) {
-        for (l, byte) in bytes.iter().enumerate() {
-            codes[l] = byte & 15;
-            codes[l + 32] = byte >> 4;
+    for (j, codes) in codes.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+        for (l, code) in codes.iter_mut().enumerate() {
+            *code = (bytes[32 * (j / 2) + l] >> (4 * (j % 2))) & 15;
         }
     }
     codes
+}
+
+/// The inverse of [`unpack_nibbles`]; bits above the fourth are dropped.
+pub(super) fn pack_nibbles(codes: &[u8; 256]) -> [u8; 128] {
+    let mut bytes = [0; 128];
+    for (bytes, codes) in bytes.as_chunks_mut::<32>().0.iter_mut().zip(codes.as_chunks::<64>().0) {
+        for (l, byte) in bytes.iter_mut().enumerate() {
+            *byte = (codes[l] & 15) | (codes[l + 32] << 4);
+        }
+    }
+    bytes
 }
 
 impl Packed for Q4_K {
@@ -55,5 +67,14 @@ impl Packed for Q4_K {
 
     fn bad_field(&self) -> Option<&'static str> {
         first_non_finite(&[("d", self.d.to_f32()), ("dmin", self.dmin.to_f32())])
+    }
+}
+
+impl EncodeBlock for Q4_K {
+    fn encode_block(source: &Source<'_>) -> Self {
+        const STEPS: Steps = Steps { start: -1.0, step: 0.1, last: 20 };
+        let block = six_bit::encode(source, 15, STEPS);
+        let qs = pack_nibbles(&block.codes);
+        Self { d: block.d, dmin: block.dmin, scales: block.scales, qs }
     }
 }

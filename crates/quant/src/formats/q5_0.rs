@@ -1,6 +1,8 @@
 //! Q5_0: 32 elements in 22 bytes, (5-bit code - 16) * d.
 
 use super::nibbles;
+use super::q4_0::encode_symmetric;
+use crate::encode::{EncodeBlock, Source};
 use crate::format::{first_non_finite, packed_format};
 use crate::{Half, Le32, Packed};
 use bytemuck::{Pod, Zeroable};
@@ -35,5 +37,13 @@ impl Packed for Q5_0 {
 
     fn bad_field(&self) -> Option<&'static str> {
         first_non_finite(&[("d", self.d.to_f32())])
+    }
+}
+
+impl EncodeBlock for Q5_0 {
+    fn encode_block(source: &Source<'_>) -> Self {
+        let (d, codes) = encode_symmetric::<16>(source);
+        let (qs, fifth) = nibbles::pack_5(&codes);
+        Self { d: Half::from_f32(d), qh: Le32::new(fifth), qs }
     }
 }

@@ -1,7 +1,10 @@
 //! Q5_1: 32 elements in 24 bytes, 5-bit code * d + m.
 
 use super::nibbles;
+use super::q4_1::encode_affine;
+use crate::encode::{EncodeBlock, Source};
 use crate::format::{first_non_finite, packed_format};
+use crate::search::AffineFit;
 use crate::{Half, Le32, Packed};
 use bytemuck::{Pod, Zeroable};
 
@@ -42,5 +45,13 @@ impl Packed for Q5_1 {
 
     fn bad_field(&self) -> Option<&'static str> {
         first_non_finite(&[("d", self.d.to_f32()), ("m", self.m.to_f32())])
+    }
+}
+
+impl EncodeBlock for Q5_1 {
+    fn encode_block(source: &Source<'_>) -> Self {
+        let AffineFit { scale, min, codes } = encode_affine(source, 31);
+        let (qs, fifth) = nibbles::pack_5(&codes);
+        Self { d: Half::from_f32(scale), m: Half::from_f32(min), qh: Le32::new(fifth), qs }
     }
 }

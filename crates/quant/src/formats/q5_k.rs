@@ -1,8 +1,10 @@
 //! Q5_K: 256 elements in 176 bytes, (d * scale) * 5-bit code - (dmin * minimum) in groups of 32.
 
-use super::q4_k::unpack_nibbles;
+use super::q4_k::{pack_nibbles, unpack_nibbles};
 use super::six_bit;
+use crate::encode::{EncodeBlock, Source};
 use crate::format::{first_non_finite, packed_format};
+use crate::search::Steps;
 use crate::{Half, Packed};
 use bytemuck::{Pod, Zeroable};
 
@@ -51,5 +53,20 @@ impl Packed for Q5_K {
 
     fn bad_field(&self) -> Option<&'static str> {
         first_non_finite(&[("d", self.d.to_f32()), ("dmin", self.dmin.to_f32())])
+    }
+}
+
+impl EncodeBlock for Q5_K {
+    fn encode_block(source: &Source<'_>) -> Self {
+        const STEPS: Steps = Steps { start: -0.5, step: 0.1, last: 15 };
+        let block = six_bit::encode(source, 31, STEPS);
+        let mut qh = [0; 32];
+        for (k, codes) in block.codes.as_chunks::<32>().0.iter().enumerate() {
+            for (high, code) in qh.iter_mut().zip(codes) {
+                *high |= (code >> 4) << k;
+            }
+        }
+        let qs = pack_nibbles(&block.codes);
+        Self { d: block.d, dmin: block.dmin, scales: block.scales, qh, qs }
     }
 }

@@ -1,5 +1,7 @@
 //! Q8_0: 32 elements in 34 bytes, 8-bit code * d. Weights and activations.
 
+use crate::activation::Activation;
+use crate::encode::{EncodeBlock, Source};
 use crate::format::{first_non_finite, packed_format};
 use crate::{Half, Packed};
 use bytemuck::{Pod, Zeroable};
@@ -32,5 +34,12 @@ impl Packed for Q8_0 {
 
     fn bad_field(&self) -> Option<&'static str> {
         first_non_finite(&[("d", self.d.to_f32())])
+    }
+}
+
+impl EncodeBlock for Q8_0 {
+    /// The activation quantiser; importance is ignored.
+    fn encode_block(source: &Source<'_>) -> Self {
+        Self::quantise(source.values)
     }
 }

@@ -1,6 +1,8 @@
 //! TQ1_0: 256 trits in 54 bytes, five to a byte: -d, 0, +d.
 
+use crate::encode::{EncodeBlock, Source};
 use crate::format::{first_non_finite, packed_format};
+use crate::rounding::{peak_magnitude, reciprocal_or_zero, round_away};
 use crate::{Half, Packed};
 use bytemuck::{Pod, Zeroable};
 
@@ -54,5 +56,38 @@ impl Packed for TQ1_0 {
 
     fn bad_field(&self) -> Option<&'static str> {
         first_non_finite(&[("d", self.d.to_f32())])
+    }
+}
+
+/// The trit 0, 1 or 2 of a value in units of the block's scale.
+pub(super) fn to_trit(x: f32, factor: f32) -> u8 {
+    (round_away(x * factor) + 1).clamp(0, 2) as u8
+}
+
+/// The inverse of [`unpack_runs`] for trits 0, 1, 2, the first of five the most significant.
+fn pack_runs<const S: usize>(trits: &[u8]) -> [u8; S] {
+    let mut values = [0u32; S];
+    for n in 0..POW3.len() {
+        let run = trits.get(S * n..S * (n + 1)).unwrap_or(&[0; S]);
+        for (value, trit) in values.iter_mut().zip(run) {
+            *value = 3 * *value + u32::from(*trit);
+        }
+    }
+    // A byte is the value in 256ths of 3^5, rounded up so that the top trit reads back.
+    values.map(|value| (256 * value).div_ceil(243) as u8)
+}
+
+impl EncodeBlock for TQ1_0 {
+    /// Ternary rounding with the largest magnitude as the scale. Importance is ignored.
+    fn encode_block(source: &Source<'_>) -> Self {
+        let d = peak_magnitude(source.values);
+        let factor = reciprocal_or_zero(d);
+        let trits: Vec<u8> = source.values.iter().map(|x| to_trit(*x, factor)).collect();
+        Self {
+            wide: pack_runs(&trits[..160]),
+            narrow: pack_runs(&trits[160..240]),
+            last: pack_runs(&trits[240..]),
+            d: Half::from_f32(d),
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! TQ2_0: 256 elements in 66 bytes, two bits each: -d, 0, +d, +2d.
 
+use super::tq1_0::to_trit;
+use crate::encode::{EncodeBlock, Source};
 use crate::format::{first_non_finite, packed_format};
+use crate::rounding::{peak_magnitude, reciprocal_or_zero};
 use crate::{Half, Packed};
 use bytemuck::{Pod, Zeroable};
 
@@ -39,5 +42,21 @@ impl Packed for TQ2_0 {
 
     fn bad_field(&self) -> Option<&'static str> {
         first_non_finite(&[("d", self.d.to_f32())])
+    }
+}
+
+impl EncodeBlock for TQ2_0 {
+    /// Ternary rounding with the largest magnitude as the scale. Importance is ignored.
+    fn encode_block(source: &Source<'_>) -> Self {
+        let d = peak_magnitude(source.values);
+        let factor = reciprocal_or_zero(d);
+        let mut qs = [0; 64];
+        for (i, values) in source.values.as_chunks::<32>().0.iter().enumerate() {
+            let (n, k) = (i / 4, i % 4);
+            for (l, x) in values.iter().enumerate() {
+                qs[32 * n + l] |= to_trit(*x, factor) << (2 * k);
+            }
+        }
+        Self { qs, d: Half::from_f32(d) }
     }
 }
