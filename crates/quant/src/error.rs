@@ -60,7 +60,10 @@ pub enum Error {
         field: &'static str,
     },
     /// A value to encode is infinite or NaN.
-    #[error("element {index} is {value}, which {} cannot hold; repair the source weights", ty.name())]
+    #[error(
+        "element {index} is {value}, which {} cannot hold; repair the source weights",
+        ty.name()
+    )]
     NonFinite {
         /// The tensor type.
         ty: TensorType,

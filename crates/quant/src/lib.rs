@@ -12,7 +12,8 @@
 //! * [`decode_row`], [`check_row`], [`encode_row`], [`dot`]: the same by run-time type.
 //! * [`quantise_activation`]: the activation side of the integer dot products.
 //!
-//! A new format is one file in `formats/` and one line in `registry.rs`.
+//! A new format is one file in `formats/` and its name in the lists of `formats/mod.rs` and
+//! `registry.rs` (and of `encode.rs` if it can be written).
 
 #![forbid(unsafe_code)]
 #![allow(non_camel_case_types, reason = "block types carry the names of the format table")]

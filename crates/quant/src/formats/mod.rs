@@ -36,7 +36,7 @@ pub use iq1_m::IQ1_M;
 pub use iq1_s::IQ1_S;
 pub use iq2_s::IQ2_S;
 pub use iq2_xs::IQ2_XS;
-pub use iq2_xxs::IQ2_XXS;
+pub use iq2_xxs::{IQ2_XXS, Iq2XxsGroup};
 pub use iq3_s::IQ3_S;
 pub use iq3_xxs::IQ3_XXS;
 pub use iq4_nl::IQ4_NL;
