@@ -54,4 +54,6 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /us
 export TUFF_SLOW_EMULATION=1
 export PROPTEST_CASES=${PROPTEST_CASES:-32}
 
-cargo test --locked --target "$target" "${crates[@]/#/--package=}" --lib --tests
+# Dependencies take most of the build and none of the tests' time here, so they stay unoptimised.
+cargo test --locked --config 'profile.dev.package."*".opt-level=0' \
+    --target "$target" "${crates[@]/#/--package=}" --lib --tests
