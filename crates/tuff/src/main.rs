@@ -1,2 +1,35 @@
-//! Placeholder.
-fn main() {}
+//! The program `tuff`: arguments in, crates wired together, text and messages out.
+//!
+//! `cli` and `args` mirror the command line. Each command in `commands` resolves its arguments
+//! into the settings that the libraries below take, and only those reach the engine. What can go
+//! wrong is an [`error::Error`], which has an exit code and prints as one line.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod cli;
+mod commands;
+mod error;
+mod ids;
+mod interrupt;
+mod logging;
+mod model_file;
+mod output;
+mod progress;
+mod session;
+mod stats;
+mod terminal;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    logging::start(cli.verbose);
+    match commands::run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.report(),
+    }
+}

@@ -1,0 +1,85 @@
+//! Options of the engine: where it runs, and how large it is.
+
+use clap::{Args, ValueEnum};
+use engine::EngineConfig;
+
+/// The context without --ctx, unless the model's own is shorter. The caches grow with the text,
+/// so a longer one costs nothing until it is used.
+const DEFAULT_CONTEXT: usize = 8192;
+
+/// The window without --chunk.
+const DEFAULT_CHUNK: usize = 256;
+
+/// The longest context that the model crate accepts.
+const MAX_CONTEXT: u64 = model::sizes::MAX_CONTEXT as u64;
+
+/// More threads than any machine has processors are a slip of the keyboard.
+const MAX_THREADS: u64 = 1024;
+
+/// Where the model runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendName {
+    /// All processors, with the vector instructions they have.
+    Cpu,
+    /// Plain code on one thread, slow: what the others are held against.
+    Reference,
+}
+
+/// Where and how the model runs.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct EngineArgs {
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Tokens that the conversation or text may have in all. [default: 8192, or the model's
+    /// context if that is shorter]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..=MAX_CONTEXT))]
+    ctx: Option<u64>,
+}
+
+/// Where the model runs, and in which portions.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct DeviceArgs {
+    /// Where the model runs.
+    #[arg(long, value_enum, value_name = "NAME", default_value = "cpu")]
+    pub(crate) backend: BackendName,
+    /// Threads of the cpu backend. [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS))]
+    threads: Option<u64>,
+    /// Tokens of a prompt that are computed together. Changes speed and memory, never a result.
+    /// [default: 256]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..=MAX_CONTEXT))]
+    chunk: Option<u64>,
+}
+
+impl DeviceArgs {
+    /// Threads; 0 is one per processor.
+    pub(crate) fn threads(&self) -> usize {
+        count(self.threads).unwrap_or(0)
+    }
+
+    /// Sizes of an engine for one sequence of up to `context` tokens.
+    pub(crate) fn config(&self, context: usize) -> EngineConfig {
+        let chunk = count(self.chunk).unwrap_or(DEFAULT_CHUNK).min(context);
+        EngineConfig { slots: 1, context, chunk }
+    }
+}
+
+impl EngineArgs {
+    /// Sizes of the engine for a model that was made for so many tokens of context.
+    pub(crate) fn config(&self, model_context: usize) -> EngineConfig {
+        let context = count(self.ctx).unwrap_or(DEFAULT_CONTEXT.min(model_context));
+        if context > model_context {
+            tracing::warn!(
+                "--ctx {context} is beyond the {model_context} tokens that the model was made for"
+            );
+        }
+        self.device.config(context)
+    }
+}
+
+fn count(value: Option<u64>) -> Option<usize> {
+    // The parsers have limited the values to far less than any usize holds.
+    value.map(|value| usize::try_from(value).unwrap_or(usize::MAX))
+}

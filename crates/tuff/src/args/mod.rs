@@ -1,0 +1,12 @@
+//! Options that several commands share, as clap sees them. Each group can turn itself into the
+//! settings of the library below once the model file is known.
+
+mod engine;
+mod model;
+mod sampling;
+mod text;
+
+pub(crate) use engine::{BackendName, DeviceArgs, EngineArgs};
+pub(crate) use model::ModelArg;
+pub(crate) use sampling::SamplingArgs;
+pub(crate) use text::{TextArgs, read_file, read_stdin};

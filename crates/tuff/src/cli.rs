@@ -1,0 +1,63 @@
+//! The command line: what `tuff --help` shows.
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{ArgAction, Parser, Subcommand};
+
+use crate::commands::{chat, detokenize, inspect, logits, render, run, tokenize};
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default())
+    .placeholder(AnsiColor::Cyan.on_default().dimmed());
+
+const FIRST_STEPS: &str = "\
+First steps:
+  tuff run -p \"Once upon a time\"        continue a text with the sample model
+  tuff chat -m model.gguf               talk to a model
+  tuff inspect model.gguf               see what is in a file, and whether it can be run
+  tuff help run                         all options of a command, with examples
+
+Without -m, the model is the file that the environment variable TUFF_MODEL names, otherwise the
+sample model (models/sample/sample.gguf in the project's folder).
+
+Exit codes:
+  0    done
+  1    something failed: reading or writing a file, a device, memory
+  2    the command line is wrong
+  3    the model file is unusable: malformed, incomplete, of another architecture
+  4    the input was refused: prompt too long, token out of range, template error, bad setting
+  130  interrupted with Ctrl-C";
+
+/// Run Qwen3.8-Flash-Next class language models (GGUF architecture qwen4exp) on the machine you
+/// own.
+#[derive(Debug, Parser)]
+#[command(name = "tuff", version, styles = STYLES, max_term_width = 100)]
+#[command(after_help = FIRST_STEPS, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// Say on standard error what is being done; twice for more. TUFF_LOG=FILTER overrides it.
+    #[arg(short, long, global = true, action = ArgAction::Count, display_order = 900)]
+    pub(crate) verbose: u8,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands, in the order in which a newcomer meets them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Continue a text.
+    Run(Box<run::Args>),
+    /// Talk to a model, turn by turn.
+    Chat(Box<chat::Args>),
+    /// Show what is in a model file, check it, or dump one of its tensors.
+    Inspect(inspect::Args),
+    /// Turn text into token ids.
+    Tokenize(tokenize::Args),
+    /// Turn token ids into text.
+    Detokenize(detokenize::Args),
+    /// Render a conversation with the chat template of a model file.
+    Render(render::Args),
+    /// Write the logits of every position of a token sequence to a file.
+    Logits(logits::Args),
+}

@@ -1,0 +1,28 @@
+//! One module per command: its arguments as clap sees them, and what it does.
+
+pub(crate) mod chat;
+pub(crate) mod detokenize;
+pub(crate) mod inspect;
+pub(crate) mod logits;
+pub(crate) mod render;
+pub(crate) mod run;
+pub(crate) mod tokenize;
+
+use crate::cli::Command;
+use crate::error::Error;
+
+/// Carries out a command.
+///
+/// # Errors
+/// Whatever ends it early.
+pub(crate) fn run(command: Command) -> Result<(), Error> {
+    match command {
+        Command::Run(args) => run::run(&args),
+        Command::Chat(args) => chat::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Tokenize(args) => tokenize::run(&args),
+        Command::Detokenize(args) => detokenize::run(&args),
+        Command::Render(args) => render::run(&args),
+        Command::Logits(args) => logits::run(&args),
+    }
+}

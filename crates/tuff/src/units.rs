@@ -1,0 +1,71 @@
+//! Numbers for people: bytes with a unit, counts with separators.
+
+/// Bytes in decimal units, as disks and downloads count them: `24.0 MB`.
+pub(crate) fn bytes(count: u64) -> String {
+    scaled(count, &["B", "kB", "MB", "GB", "TB", "PB", "EB"])
+}
+
+/// A count of weights: `41.5 M`.
+pub(crate) fn weights(count: u64) -> String {
+    scaled(count, &["", "thousand", "M", "B", "T", "thousand T", "M T"]).trim_end().to_owned()
+}
+
+/// Three digits and the unit that makes them short.
+fn scaled(count: u64, units: &[&str]) -> String {
+    if count < 1000 {
+        return format!("{count} {}", units[0]);
+    }
+    let (mut value, mut unit) = (count as f64, 0);
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let decimals = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.decimals$} {}", units[unit])
+}
+
+/// A number with a separator between thousands: `24,017,664`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_and_a_unit() {
+        let cases = [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.00 kB"),
+            (9_999, "10.0 kB"),
+            (24_017_664, "24.0 MB"),
+            (999_499, "999 kB"),
+            (999_500, "1.00 MB"),
+            (31_000_000_000, "31.0 GB"),
+            (u64::MAX, "18.4 EB"),
+        ];
+        for (count, text) in cases {
+            assert_eq!(bytes(count), text);
+        }
+        assert_eq!(weights(41_450_000), "41.5 M");
+        assert_eq!(weights(12), "12");
+    }
+
+    #[test]
+    fn thousands_are_separated() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1000), "1,000");
+        assert_eq!(grouped(24_017_664), "24,017,664");
+    }
+}
