@@ -1,7 +1,8 @@
 //! One thread pool for all kernels: numbered tasks, taken in turn by the caller and the workers.
 //!
-//! A window has a thousand short parallel regions, so a waiting worker first spins for some tens of
-//! microseconds and then sleeps; an idle engine burns nothing. Which thread runs a task is left to
+//! A window has a thousand short parallel regions, so a waiting thread first spins for a moment,
+//! then offers its processor to others for some tens of microseconds, and then sleeps: an idle engine
+//! burns nothing, and more threads than processors still get on. Which thread runs a task is left to
 //! chance: results must not (and by the kernels' construction do not) depend on it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,8 +10,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Spins before a worker sleeps: longer than the serial gaps inside a window, some 50 microseconds.
-const SPINS: usize = 20_000;
+/// Spins before a waiting thread yields: about a microsecond.
+const SPINS: usize = 64;
+
+/// Yields before a worker sleeps: longer than the serial gaps inside a window, some 50 microseconds.
+const YIELDS: usize = 200;
+
+/// Waits a little, the longer the more often it was called: spins first, then yields.
+fn pause(waited: usize) {
+    if waited < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+}
 
 type Task<'a> = dyn Fn(usize) + Sync + 'a;
 
@@ -98,10 +107,10 @@ impl Pool {
             state.wake.notify_all();
         }
         let own = catch_unwind(AssertUnwindSafe(|| take(state, tasks, task)));
-        let mut spins = 0;
+        let mut waited = 0;
         while state.busy.load(Ordering::Acquire) > 0 {
-            spins += 1;
-            if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+            pause(waited);
+            waited += 1;
         }
         let panicked = state.panicked.swap(false, Ordering::Relaxed);
         match own {
@@ -159,11 +168,11 @@ fn work(state: &State) {
 
 /// Returns once the epoch is past `seen`.
 fn wait(state: &State, seen: usize) {
-    for _ in 0..SPINS {
+    for waited in 0..SPINS + YIELDS {
         if state.epoch.load(Ordering::Acquire) != seen {
             return;
         }
-        std::hint::spin_loop();
+        pause(waited);
     }
     state.sleeping.fetch_add(1, Ordering::SeqCst);
     let mut job = state.job.lock().unwrap_or_else(PoisonError::into_inner);

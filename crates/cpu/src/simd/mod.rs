@@ -193,6 +193,3 @@ impl std::fmt::Debug for Kernels {
         f.debug_struct("Kernels").field("isa", &self.isa).finish()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -8,70 +8,70 @@ use model::Checkpoint;
 use serde_json::Value;
 use std::path::PathBuf;
 
-pub const MODELS: [&str; 3] = ["tiny-f32", "tiny-16bit", "quantmix"];
+pub(crate) const MODELS: [&str; 3] = ["tiny-f32", "tiny-16bit", "quantmix"];
 
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-pub fn fixture(name: &str) -> PathBuf {
+pub(crate) fn fixture(name: &str) -> PathBuf {
     root().join("fixtures/qwen4exp").join(name)
 }
 
-pub fn read_f32(name: &str) -> Vec<f32> {
+pub(crate) fn read_f32(name: &str) -> Vec<f32> {
     let bytes = std::fs::read(fixture(name)).unwrap();
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
 }
 
-pub fn manifest() -> Value {
+pub(crate) fn manifest() -> Value {
     let text = std::fs::read_to_string(fixture("manifest.json")).unwrap();
     serde_json::from_str(&text).unwrap()
 }
 
 /// The manifest's entry of model `name`.
-pub fn entry(name: &str) -> Value {
+pub(crate) fn entry(name: &str) -> Value {
     let models = manifest()["models"].as_array().unwrap().clone();
     models.into_iter().find(|m| m["file"] == format!("{name}.gguf")).unwrap()
 }
 
-pub fn ids(value: &Value) -> Vec<u32> {
+pub(crate) fn ids(value: &Value) -> Vec<u32> {
     value.as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect()
 }
 
 /// `(name, tokens)` of every prompt of model `name`.
-pub fn prompts(name: &str) -> Vec<(String, Vec<u32>)> {
+pub(crate) fn prompts(name: &str) -> Vec<(String, Vec<u32>)> {
     let entry = entry(name);
     let prompts = entry["prompts"].as_object().unwrap();
     prompts.iter().map(|(name, prompt)| (name.clone(), ids(&prompt["tokens"]))).collect()
 }
 
-pub fn prompt(model: &str, name: &str) -> Vec<u32> {
+pub(crate) fn prompt(model: &str, name: &str) -> Vec<u32> {
     ids(&entry(model)["prompts"][name]["tokens"])
 }
 
-pub fn checkpoint(name: &str) -> Checkpoint {
+pub(crate) fn checkpoint(name: &str) -> Checkpoint {
     let file = gguf::Gguf::open(&fixture(&format!("{name}.gguf"))).unwrap();
     Checkpoint::load(&file).unwrap()
 }
 
-pub fn config(slots: usize, chunk: usize) -> EngineConfig {
+pub(crate) fn config(slots: usize, chunk: usize) -> EngineConfig {
     EngineConfig { slots, context: 512, chunk }
 }
 
-pub fn engine_on<B: Backend>(backend: B, model: &str, config: EngineConfig) -> Engine<B> {
+pub(crate) fn engine_on<B: Backend>(backend: B, model: &str, config: EngineConfig) -> Engine<B> {
     Engine::new(backend, &checkpoint(model), config, &mut |_| {}).unwrap()
 }
 
-pub fn cpu(threads: usize, isa: Isa) -> Cpu {
+pub(crate) fn cpu(threads: usize, isa: Isa) -> Cpu {
     Cpu::new(CpuOptions { threads, isa })
 }
 
-pub fn cpu_engine(model: &str, config: EngineConfig) -> Engine<Cpu> {
+pub(crate) fn cpu_engine(model: &str, config: EngineConfig) -> Engine<Cpu> {
     engine_on(cpu(2, Isa::detect()), model, config)
 }
 
 /// All logits of `tokens`, fed to a fresh slot 0 in the given chunks (the last one repeated).
-pub fn logits_in_chunks<B: Backend>(
+pub(crate) fn logits_in_chunks<B: Backend>(
     engine: &mut Engine<B>,
     tokens: &[u32],
     chunks: &[usize],
@@ -89,11 +89,11 @@ pub fn logits_in_chunks<B: Backend>(
 }
 
 /// Bits, so that `==` also tells -0.0 from 0.0.
-pub fn bits(values: &[f32]) -> Vec<u32> {
+pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|v| v.to_bits()).collect()
 }
 
-pub fn max_abs_difference(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn max_abs_difference(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
