@@ -92,12 +92,7 @@ struct Written {
 }
 
 /// Runs the tokens chunk by chunk and writes each chunk's logits before the next.
-fn write(
-    session: &mut Session,
-    tokens: &[u32],
-    path: &Path,
-    show: Show,
-) -> Result<Written, Error> {
+fn write(session: &mut Session, tokens: &[u32], path: &Path, show: Show) -> Result<Written, Error> {
     let _watch = interrupt::watch();
     let mut output = OutputFile::create(path)?;
     let mut progress = Progress::new(show, "logits", Unit::Tokens);

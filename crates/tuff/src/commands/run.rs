@@ -78,7 +78,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 /// The ids of the text, after the beginning-of-sequence id where the file wants one.
 fn prompt(args: &Args, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
     let text = args.text.read()?;
-    let mut ids: Vec<u32> = tokenizer.bos_id().filter(|_| tokenizer.add_bos()).into_iter().collect();
+    let mut ids: Vec<u32> =
+        tokenizer.bos_id().filter(|_| tokenizer.add_bos()).into_iter().collect();
     ids.extend(tokenizer.encode(&text, args.text.special()).map_err(Error::Tokenizer)?);
     tracing::info!("the prompt has {} tokens", ids.len());
     Ok(ids)

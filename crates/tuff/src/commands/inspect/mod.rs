@@ -1,6 +1,101 @@
-//! x
+//! `tuff inspect`: what is in a model file, and whether it can be run.
+//!
+//! `report` gathers the facts; `text` (with `numbers`, `tensors` and `table`) and `json` write them
+//! down. `check` looks at every block, `dump` decodes one tensor.
+
+mod check;
+mod dump;
+mod json;
+mod numbers;
+mod report;
+mod table;
+mod tensors;
+mod text;
+
+use std::path::PathBuf;
+
 use clap::Args as ClapArgs;
-/// Arguments
+
+use crate::args::ModelArg;
+use crate::error::Error;
+use crate::model_file::ModelFile;
+use crate::terminal;
+use report::Report;
+
+const EXAMPLES: &str = "\
+Examples:
+  tuff inspect model.gguf                           metadata, tensors, sizes, warnings
+  tuff inspect model.gguf --tensors --check         every tensor, and every block's scales
+  tuff inspect model.gguf --json | jq .parts
+  tuff inspect model.gguf --dump output.weight -o output.f32
+
+Any GGUF file will do: of other architectures the metadata and the tensors are shown. A qwen4exp
+file that cannot be run is shown as far as possible, with the list of its faults and exit code 3.
+A dump is [rows, row length] in 32-bit little-endian floats.";
+
+/// Arguments of `tuff inspect`.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Args {}
-pub(crate) fn run(_args: &Args) -> Result<(), crate::error::Error> { Ok(()) }
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The file, any part of a split model, or a folder that holds one.
+    #[arg(value_name = "FILE", conflicts_with = "model")]
+    file: Option<PathBuf>,
+    /// List every tensor, not only the kinds of tensors.
+    #[arg(long)]
+    tensors: bool,
+    /// Read every block and report scales that are infinite, NaN or reserved.
+    #[arg(long)]
+    check: bool,
+    /// Print a JSON object; long arrays are abbreviated.
+    #[arg(long)]
+    json: bool,
+    /// Write this tensor, decoded, to the file of -o.
+    #[arg(long, value_name = "TENSOR", requires = "output", conflicts_with_all = ["json", "check"])]
+    dump: Option<String>,
+    /// File for --dump.
+    #[arg(short, long, value_name = "FILE", requires = "dump")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArg,
+}
+
+/// Shows a model file.
+///
+/// # Errors
+/// A file that is no GGUF; [`Error::Unusable`] after the report of a model that cannot be run.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let file = match &args.file {
+        Some(path) => ModelFile::open(Some(path))?,
+        None => args.model.open()?,
+    };
+    if let (Some(tensor), Some(output)) = (&args.dump, &args.output) {
+        return dump::write(&file, tensor, output);
+    }
+    let report = Report::new(&file);
+    let checked = args.check.then(|| check::check(&file.gguf));
+    if args.json {
+        let json = json::report(&report, checked.as_ref());
+        terminal::print(&format!("{json:#}\n"))?;
+    } else {
+        terminal::print(&text::report(&report, args.tensors, checked.as_ref()))?;
+    }
+    verdict(&file, &report, checked.as_ref())
+}
+
+/// The error that ends the inspection of a file with faults.
+fn verdict(
+    file: &ModelFile,
+    report: &Report<'_>,
+    checked: Option<&check::Checked>,
+) -> Result<(), Error> {
+    let bad = checked.map_or(0, |checked| checked.bad.len());
+    let reason = match (report.faults.len(), bad) {
+        (0, 0) => return Ok(()),
+        (0, bad) => format!("damaged weights in {bad} tensors, listed above; fetch the file again"),
+        (faults, _) => {
+            let noun = if faults == 1 { "fault" } else { "faults" };
+            format!("{faults} {noun}, listed above; fetch or convert the file again")
+        }
+    };
+    Err(Error::Unusable { path: file.path.clone(), reason })
+}

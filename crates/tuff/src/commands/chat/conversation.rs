@@ -1,0 +1,96 @@
+//! The turns of a conversation, and the prompt that the template makes of them.
+
+use model::chat::{ChatTemplate, RenderInput};
+use model::tokenizer::Tokenizer;
+use serde_json::{Map, Value, json};
+
+use super::Think;
+use crate::error::Error;
+
+/// A conversation with everything that is needed to render it.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    template: ChatTemplate,
+    /// The tokenizer of the model.
+    pub(crate) tokenizer: Tokenizer,
+    /// The system message.
+    pub(crate) system: Option<String>,
+    /// The variable `reasoning_effort`.
+    pub(crate) reasoning_effort: Option<String>,
+    /// User and assistant in turn.
+    turns: Vec<Value>,
+}
+
+impl Conversation {
+    /// Without turns.
+    pub(crate) fn new(template: ChatTemplate, tokenizer: Tokenizer) -> Conversation {
+        let turns = Vec::new();
+        Conversation { template, tokenizer, system: None, reasoning_effort: None, turns }
+    }
+
+    /// Renders a first message, so that a template that does not work, or refuses a setting,
+    /// shows at once.
+    ///
+    /// # Errors
+    /// [`Error::Template`].
+    pub(crate) fn check(&self, think: Think) -> Result<(), Error> {
+        let turns = [json!({"role": "user", "content": "Hello"})];
+        self.render(&turns, think).map(drop)
+    }
+
+    /// Adds a message of the user.
+    pub(crate) fn add_user(&mut self, text: &str) {
+        self.turns.push(json!({"role": "user", "content": text}));
+    }
+
+    /// Adds an answer. The template decides what later prompts hold of the reasoning.
+    pub(crate) fn add_assistant(&mut self, reasoning: &str, content: &str) {
+        let answer =
+            json!({"role": "assistant", "reasoning_content": reasoning, "content": content});
+        self.turns.push(answer);
+    }
+
+    /// Takes the last message back if the user wrote it.
+    pub(crate) fn take_back_user(&mut self) {
+        self.take_back("user");
+    }
+
+    /// Takes the last answer back; false if there is none.
+    pub(crate) fn take_back_answer(&mut self) -> bool {
+        self.take_back("assistant");
+        self.turns.last().is_some_and(|turn| turn["role"] == "user")
+    }
+
+    fn take_back(&mut self, role: &str) {
+        if self.turns.last().is_some_and(|turn| turn["role"] == role) {
+            self.turns.pop();
+        }
+    }
+
+    /// Forgets all turns; the system message stays.
+    pub(crate) fn reset(&mut self) {
+        self.turns.clear();
+    }
+
+    /// The ids after which the model writes its next answer. Nothing that a message says can
+    /// become a control token.
+    ///
+    /// # Errors
+    /// [`Error::Template`].
+    pub(crate) fn prompt(&self, think: Think) -> Result<Vec<u32>, Error> {
+        self.render(&self.turns, think)
+    }
+
+    fn render(&self, turns: &[Value], think: Think) -> Result<Vec<u32>, Error> {
+        let system = self.system.iter().map(|text| json!({"role": "system", "content": text}));
+        let messages: Vec<Value> = system.chain(turns.iter().cloned()).collect();
+        let mut kwargs = Map::new();
+        kwargs.insert("enable_thinking".to_owned(), Value::Bool(think != Think::Off));
+        if let Some(effort) = &self.reasoning_effort {
+            kwargs.insert("reasoning_effort".to_owned(), Value::from(effort.as_str()));
+        }
+        let input =
+            RenderInput { messages: &messages, tools: None, kwargs, add_generation_prompt: true };
+        self.template.render_tokens(&input, &self.tokenizer).map_err(Error::Template)
+    }
+}
