@@ -1,6 +1,8 @@
 //! Plain text to ids: NFC, the `qwen35` split and byte-level merging. Only normal tokens are
 //! known here, so that no control id can come out of text.
 
+use std::collections::HashSet;
+
 use tokenizers::models::bpe::{BPE, Merges, Vocab as MergeVocab};
 use tokenizers::{Model, NormalizedString};
 
@@ -25,9 +27,8 @@ impl Bpe {
     ) -> Result<Bpe, TokenizerError> {
         let normal = normal_tokens(texts, vocab)?;
         check_bytes(&normal)?;
-        let pairs = split_merges(merges)?;
-        check_merges(&normal, merges, &pairs)?;
-        let model = BPE::builder().vocab_and_merges(normal, pairs).build().map_err(failed)?;
+        let built = BPE::builder().vocab_and_merges(normal, split_merges(merges)?).build();
+        let model = built.map_err(|error| wrong_merge(texts, vocab, merges, &*error))?;
         Ok(Bpe { splitter: Splitter::new()?, model })
     }
 
@@ -96,24 +97,29 @@ fn split_merges(merges: &[String]) -> Result<Merges, TokenizerError> {
     merges.iter().enumerate().map(split).collect()
 }
 
-fn check_merges(
-    normal: &MergeVocab,
+/// The first merge that made the model refuse them; its own error does not say which.
+fn wrong_merge(
+    texts: &[String],
+    vocab: &Vocab,
     merges: &[String],
-    pairs: &Merges,
-) -> Result<(), TokenizerError> {
-    let mut joined = String::new();
-    for (index, (left, right)) in pairs.iter().enumerate() {
-        joined.clear();
-        joined.push_str(left);
-        joined.push_str(right);
-        for token in [left, right, &joined] {
-            if !normal.contains_key(token) {
-                let (text, token) = (merges[index].clone(), token.clone());
-                return Err(TokenizerError::MergeToken { index, text, token });
+    error: &(dyn std::error::Error + Send + Sync),
+) -> TokenizerError {
+    let normal: HashSet<&str> = texts
+        .iter()
+        .zip(vocab.kinds())
+        .filter(|(_, (_, kind))| *kind == TokenKind::Normal)
+        .map(|(text, _)| text.as_str())
+        .collect();
+    for (index, text) in merges.iter().enumerate() {
+        let joined = text.replace(' ', "");
+        for token in text.split(' ').chain([joined.as_str()]) {
+            if !normal.contains(token) {
+                let (text, token) = (text.clone(), token.to_owned());
+                return TokenizerError::MergeToken { index, text, token };
             }
         }
     }
-    Ok(())
+    failed(error)
 }
 
 fn failed(error: impl std::fmt::Display) -> TokenizerError {
