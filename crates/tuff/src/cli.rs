@@ -33,7 +33,7 @@ Exit codes:
 /// own.
 #[derive(Debug, Parser)]
 #[command(name = "tuff", version, styles = STYLES, max_term_width = 100)]
-#[command(after_help = FIRST_STEPS, arg_required_else_help = true)]
+#[command(after_help = FIRST_STEPS, arg_required_else_help = true, args_override_self = true)]
 pub(crate) struct Cli {
     /// Say on standard error what is being done; twice for more. TUFF_LOG=FILTER overrides it.
     #[arg(short, long, global = true, action = ArgAction::Count, display_order = 900)]
@@ -60,4 +60,19 @@ pub(crate) enum Command {
     Render(render::Args),
     /// Write the logits of every position of a token sequence to a file.
     Logits(logits::Args),
+}
+
+impl Command {
+    /// True if nothing but the result is wanted.
+    pub(crate) fn is_quiet(&self) -> bool {
+        match self {
+            Command::Run(args) => args.quiet,
+            Command::Chat(args) => args.quiet,
+            Command::Logits(args) => args.quiet,
+            Command::Inspect(_)
+            | Command::Tokenize(_)
+            | Command::Detokenize(_)
+            | Command::Render(_) => false,
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! What can go wrong, with the exit code and the one line that the user sees.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -101,7 +101,7 @@ impl Error {
             return ExitCode::SUCCESS;
         }
         if !matches!(self, Error::Interrupted) {
-            eprintln!("tuff: {}", one_line(&self.to_string()));
+            let _ = writeln!(io::stderr(), "tuff: {}", one_line(&self.to_string()));
         }
         ExitCode::from(self.exit_code())
     }

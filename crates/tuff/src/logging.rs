@@ -1,4 +1,4 @@
-//! Diagnostics on standard error: off unless asked for with -v or TUFF_LOG.
+//! Diagnostics on standard error: warnings, and with -v or TUFF_LOG more.
 
 use std::io;
 
@@ -7,11 +7,12 @@ use tracing_subscriber::EnvFilter;
 
 const VARIABLE: &str = "TUFF_LOG";
 
-/// Starts logging: nothing, with one -v information, with two the details. A filter in TUFF_LOG
-/// (such as `debug`) takes precedence.
-pub(crate) fn start(verbose: u8) {
+/// Starts logging: warnings unless quiet, with one -v information, with two the details. A filter
+/// in TUFF_LOG (such as `debug`) takes precedence.
+pub(crate) fn start(verbose: u8, quiet: bool) {
     let level = match verbose {
-        0 => "off",
+        0 if quiet => "off",
+        0 => "warn",
         1 => "info",
         _ => "debug",
     };

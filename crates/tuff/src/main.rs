@@ -27,7 +27,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    logging::start(cli.verbose);
+    logging::start(cli.verbose, cli.command.is_quiet());
     match commands::run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => error.report(),

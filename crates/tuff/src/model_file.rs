@@ -84,7 +84,7 @@ impl ModelFile {
         let checkpoint =
             Checkpoint::load(&self.gguf).map_err(|error| Error::model(&self.path, error))?;
         for warning in checkpoint.warnings() {
-            tracing::warn!("{warning}");
+            tracing::info!("{warning}");
         }
         Ok(checkpoint)
     }

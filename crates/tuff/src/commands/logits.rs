@@ -38,7 +38,7 @@ pub(crate) struct Args {
     output: PathBuf,
     /// No progress, no closing line.
     #[arg(short, long)]
-    quiet: bool,
+    pub(crate) quiet: bool,
     #[command(flatten)]
     model: ModelArg,
     #[command(flatten)]

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     stop: Vec<String>,
     /// Only the text: no progress, no statistics.
     #[arg(short, long)]
-    quiet: bool,
+    pub(crate) quiet: bool,
     #[command(flatten)]
     model: ModelArg,
     #[command(flatten)]

@@ -60,7 +60,7 @@ pub(crate) struct Args {
     stop: Vec<String>,
     /// Only what the model says: no greeting, no progress.
     #[arg(short, long)]
-    quiet: bool,
+    pub(crate) quiet: bool,
     #[command(flatten)]
     model: ModelArg,
     #[command(flatten)]

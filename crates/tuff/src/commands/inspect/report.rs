@@ -122,7 +122,7 @@ fn opinion(file: &ModelFile) -> Opinion {
             name => format!("a GGUF file of architecture {name:?}, which tuff cannot run"),
         },
         model::Error::MtpOnly { layers } => {
-            format!("the MTP block of a {layers}-layer qwen4exp model, without the model")
+            format!("the MTP block of a qwen4exp model of {layers} layers, without the model")
         }
         model::Error::Tensors(_) if no_tensors => "metadata of a qwen4exp model, no tensors".into(),
         other if no_tensors => {

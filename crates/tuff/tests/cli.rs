@@ -1,0 +1,53 @@
+//! Help, version, exit codes of wrong command lines, and that the manual knows every option.
+
+mod common;
+
+use common::*;
+
+const COMMANDS: [&str; 7] =
+    ["run", "chat", "inspect", "tokenize", "detokenize", "render", "logits"];
+
+#[test]
+fn help_teaches() {
+    let top = tuff(["--help"]).ok().to_owned();
+    for word in COMMANDS.into_iter().chain(["First steps", "Exit codes", "TUFF_MODEL"]) {
+        assert!(top.contains(word), "{word}");
+    }
+    for command in COMMANDS {
+        let help = tuff(["help", command]).ok().to_owned();
+        let (_, examples) = help.split_once("Examples:").unwrap();
+        let count = examples.matches(&format!("tuff {command}")).count();
+        assert!((2..=4).contains(&count), "{command}: {count} examples");
+        assert_eq!(tuff([command, "--help"]).ok(), help);
+    }
+    assert!(tuff(["--version"]).ok().starts_with("tuff "));
+}
+
+#[test]
+fn wrong_command_lines_are_usage_errors() {
+    let wrong: [&[&str]; 6] = [
+        &[],
+        &["jump"],
+        &["run", "-p", "a", "-f", "b"],
+        &["logits", "--tokens", "1"],
+        &["logits", "-o", "x"],
+        &["inspect", "a", "-m", "b"],
+    ];
+    for args in wrong {
+        assert_eq!(tuff(args).code, 2, "{args:?}");
+    }
+}
+
+#[test]
+fn the_manual_has_every_command_and_option() {
+    let manual = std::fs::read_to_string(root().join("docs/cli.md")).unwrap();
+    for command in COMMANDS {
+        assert!(manual.contains(&format!("## tuff {command}\n")), "{command}");
+        let help = tuff([command, "--help"]).ok().to_owned();
+        let (options, _) = help.split_once("Examples:").unwrap();
+        for word in options.split_whitespace().filter(|word| word.starts_with("--")) {
+            let option = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+            assert!(manual.contains(&format!("`{option}")), "{command} {option}");
+        }
+    }
+}
