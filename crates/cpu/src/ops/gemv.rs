@@ -4,6 +4,7 @@
 use crate::device::{Cpu, CpuMatrix};
 use crate::share::Shared;
 use crate::simd::{Kernels, MAX_TILE, Rows};
+use gguf::TensorType;
 use kernels::Gemv;
 use std::cell::RefCell;
 
@@ -31,28 +32,38 @@ pub(crate) fn rows_times(
     let n_in = w.weight.n_in();
     // A single row of activations uses a weight row at once; more of them come back to it.
     let group = if x.len() <= MAX_TILE { 1 } else { (DECODED_VALUES / n_in).clamp(1, 8) };
-    DECODED.with_borrow_mut(|decoded| {
-        let decoded = crate::device::room(decoded, group * n_in);
-        let mut start = first;
-        while start < last {
-            let end = last.min(start + group);
-            let bytes = w.weight.row_bytes();
-            let encoded = &w.weight.bytes()[start * bytes..end * bytes];
-            let decoded = &mut decoded[..(end - start) * n_in];
-            simd.decode(w.decoder, encoded, decoded);
-            for (tile, rows) in x.chunks(MAX_TILE).enumerate() {
-                let mut tile_rows: Rows<'_> = [rows[0]; MAX_TILE];
-                tile_rows[..rows.len()].copy_from_slice(rows);
-                for (row, values) in (start..end).zip(decoded.chunks_exact(n_in)) {
-                    let sums = simd.dots(values, &tile_rows, rows.len());
-                    for (i, &sum) in sums[..rows.len()].iter().enumerate() {
-                        emit(tile * MAX_TILE + i, row, sum);
-                    }
+    let mut multiply = |start: usize, decoded: &[f32]| {
+        for (tile, rows) in x.chunks(MAX_TILE).enumerate() {
+            let mut tile_rows: Rows<'_> = [rows[0]; MAX_TILE];
+            tile_rows[..rows.len()].copy_from_slice(rows);
+            for (row, values) in (start..).zip(decoded.chunks_exact(n_in)) {
+                let sums = simd.dots(values, &tile_rows, rows.len());
+                for (i, &sum) in sums[..rows.len()].iter().enumerate() {
+                    emit(tile * MAX_TILE + i, row, sum);
                 }
             }
-            start = end;
+        }
+    };
+    let bytes = w.weight.row_bytes();
+    let groups = (first..last)
+        .step_by(group)
+        .map(|start| (start, &w.weight.bytes()[start * bytes..last.min(start + group) * bytes]));
+    DECODED.with_borrow_mut(|decoded| {
+        for (start, encoded) in groups {
+            if let Some(values) = as_f32(w.weight.ty(), encoded) {
+                multiply(start, values);
+                continue;
+            }
+            let decoded = crate::device::room(decoded, encoded.len() / bytes * n_in);
+            simd.decode(w.decoder, encoded, decoded);
+            multiply(start, decoded);
         }
     });
+}
+
+/// F32 weights as they lie in the file, which aligns them; `None` if there is something to decode.
+fn as_f32(ty: TensorType, encoded: &[u8]) -> Option<&[f32]> {
+    if ty == TensorType::F32 { bytemuck::try_cast_slice(encoded).ok() } else { None }
 }
 
 /// Splits `rows` into tasks of [`TASK_ROWS`]; the range of task `i`.
