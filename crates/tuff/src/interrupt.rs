@@ -19,9 +19,11 @@ const PROMPT: u8 = 2;
 static DOING: AtomicU8 = AtomicU8::new(LEAVE);
 static PRESSED: AtomicBool = AtomicBool::new(false);
 
-/// While it lives, Ctrl-C is noted instead of ending the program.
+/// While it lives, Ctrl-C is noted instead of ending the program. Watches may be nested.
 #[derive(Debug)]
-pub(crate) struct Watch(());
+pub(crate) struct Watch {
+    before: u8,
+}
 
 /// Starts to note Ctrl-C, for work that asks [`requested`] as it goes along.
 pub(crate) fn watch() -> Watch {
@@ -46,13 +48,12 @@ fn enter(doing: u8) -> Watch {
         }
     });
     PRESSED.store(false, Ordering::SeqCst);
-    DOING.store(doing, Ordering::SeqCst);
-    Watch(())
+    Watch { before: DOING.swap(doing, Ordering::SeqCst) }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        DOING.store(LEAVE, Ordering::SeqCst);
+        DOING.store(self.before, Ordering::SeqCst);
     }
 }
 

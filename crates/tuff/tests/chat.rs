@@ -1,5 +1,7 @@
 //! `tuff chat` over a pipe: one message per line.
 
+#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
 mod common;
 
 use common::*;
@@ -39,10 +41,7 @@ fn fault_062_a_reset_conversation_is_a_new_one() {
 #[test]
 fn the_system_message_counts() {
     let plain = chat("Hello\n", "").ok().to_owned();
-    let system = tuff_with(
-        words("chat -t 0 -n 16 --think off --quiet --system Count.").into_iter(),
-        "Hello\n",
-    );
+    let system = tuff_with(words("chat -t 0 -n 16 --think off --quiet --system Count."), "Hello\n");
     let inside = chat("/system Count.\nHello\n", "");
     assert_eq!(inside.ok(), system.ok());
     assert_eq!(chat("/system Count.\n/system\nHello\n", "").ok(), plain);

@@ -1,5 +1,7 @@
 //! Help, version, exit codes of wrong command lines, and that the manual knows every option.
 
+#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
 mod common;
 
 use common::*;

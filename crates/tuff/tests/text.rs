@@ -1,5 +1,7 @@
 //! `tuff tokenize`, `detokenize` and `render` against the fixtures.
 
+#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
 mod common;
 
 use std::fs;

@@ -1,6 +1,6 @@
 //! Options of the engine: where it runs, and how large it is.
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 use engine::EngineConfig;
 
 /// The context without --ctx, unless the model's own is shorter. The caches grow with the text,
@@ -33,7 +33,7 @@ pub(crate) struct EngineArgs {
     pub(crate) device: DeviceArgs,
     /// Tokens that the conversation or text may have in all. [default: 8192, or the model's
     /// context if that is shorter]
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..=MAX_CONTEXT))]
+    #[arg(long, value_name = "TOKENS", value_parser = value_parser!(u64).range(1..=MAX_CONTEXT))]
     ctx: Option<u64>,
 }
 
@@ -45,11 +45,11 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_enum, value_name = "NAME", default_value = "cpu")]
     pub(crate) backend: BackendName,
     /// Threads of the cpu backend. [default: one per processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS))]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=MAX_THREADS))]
     threads: Option<u64>,
     /// Tokens of a prompt that are computed together. Changes speed and memory, never a result.
     /// [default: 256]
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..=MAX_CONTEXT))]
+    #[arg(long, value_name = "TOKENS", value_parser = value_parser!(u64).range(1..=MAX_CONTEXT))]
     chunk: Option<u64>,
 }
 

@@ -78,6 +78,8 @@ impl Talk {
     /// # Errors
     /// From a pipe, whatever went wrong first; a person can go on after most errors.
     pub(crate) fn run(mut self) -> Result<(), Error> {
+        // Between two prompts, too, Ctrl-C is not to end the talk.
+        let _watch = (self.partner == Partner::Person).then(interrupt::watch);
         while let Some(line) = self.read_line()? {
             match self.obey(Line::parse(&line)) {
                 Ok(Next::Continue) => {}

@@ -1,5 +1,7 @@
 //! Looking at every block of every tensor.
 
+use std::fmt;
+
 use gguf::{Gguf, TensorInfo};
 
 use crate::progress::{Progress, Show, Unit};
@@ -30,6 +32,14 @@ pub(crate) struct BadTensor {
     pub(crate) block: usize,
     /// The field that is bad there.
     pub(crate) field: &'static str,
+}
+
+impl fmt::Display for BadTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BadTensor { name, bad_rows, rows, first_row, block, field } = self;
+        write!(f, "{name}: {bad_rows} of {rows} rows are bad; the first is row {first_row}, ")?;
+        write!(f, "block {block}: infinite, NaN or reserved {field}")
+    }
 }
 
 /// Checks the scales of all blocks, and the elements of plain floats.

@@ -143,12 +143,7 @@ fn parts(report: &Report<'_>) -> Vec<Vec<String>> {
 }
 
 fn check(checked: &Checked) -> Vec<String> {
-    let mut lines: Vec<String> = checked.bad.iter().map(|bad| {
-        format!(
-            "{}: {} of {} rows are bad; the first is row {}, block {}: infinite, NaN or reserved {}",
-            bad.name, bad.bad_rows, bad.rows, bad.first_row, bad.block, bad.field
-        )
-    }).collect();
+    let mut lines: Vec<String> = checked.bad.iter().map(ToString::to_string).collect();
     let skipped = match checked.skipped {
         0 => String::new(),
         count => format!(", {count} of other types skipped"),
