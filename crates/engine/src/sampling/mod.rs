@@ -77,7 +77,7 @@ pub enum SamplingError {
     },
     /// The model gave logits that no token can be chosen from.
     #[error(
-        "the model gave non-finite logits at position {position} ({what}); the file may be damaged, check it with `tuff inspect`"
+        "the model gave non-finite logits at position {position} ({what}); the file may be damaged, check it with `tuff inspect --check`"
     )]
     NonFinite {
         /// Position in the sequence of the token to be chosen.
