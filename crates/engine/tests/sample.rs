@@ -1,0 +1,260 @@
+//! The sample model: as close to its unquantised self as another engine on the same file, and the
+//! generation loop on real text.
+
+mod common;
+
+use common::*;
+use cpu::{Cpu, Isa};
+use engine::{
+    Engine, EngineConfig, Error, Event, Finish, Request, SamplingParams, Summary, generate,
+};
+use model::Checkpoint;
+use model::tokenizer::{SpecialTokens, Tokenizer};
+use std::ops::ControlFlow;
+
+struct Sample {
+    engine: Engine<Cpu>,
+    tokenizer: Tokenizer,
+}
+
+impl Sample {
+    fn new(config: EngineConfig) -> Self {
+        let file = gguf::Gguf::open(root().join("models/sample/sample.gguf")).unwrap();
+        let checkpoint = Checkpoint::load(&file).unwrap();
+        let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
+        let engine = Engine::new(cpu(2, Isa::detect()), &checkpoint, config, &mut |_| {}).unwrap();
+        Self { engine, tokenizer }
+    }
+
+    fn encode(&self, text: &str) -> Vec<u32> {
+        self.tokenizer.encode(text, SpecialTokens::AsText).unwrap()
+    }
+
+    /// Generates and returns the streamed text.
+    fn run(&mut self, request: &Request<'_>) -> (String, Summary) {
+        let mut text = String::new();
+        let summary = generate(&mut self.engine, 0, &self.tokenizer, request, &mut |event| {
+            if let Event::Text(piece) = event {
+                text.push_str(piece);
+            }
+            ControlFlow::Continue(())
+        });
+        (text, summary.unwrap())
+    }
+}
+
+fn small() -> EngineConfig {
+    EngineConfig { slots: 1, context: 512, chunk: 32 }
+}
+
+fn greedy(prompt: &[u32], max_tokens: usize) -> Request<'_> {
+    Request { prompt, max_tokens: Some(max_tokens), ..Request::default() }
+}
+
+/// Mean Kullback-Leibler divergence of `found` from `expected`, in nats.
+fn mean_kld(found: &[f32], expected: &[f32], vocab: usize) -> f64 {
+    let log_softmax = |row: &[f32]| -> Vec<f64> {
+        let largest = row.iter().copied().fold(f32::MIN, f32::max);
+        let total: f64 = row.iter().map(|x| f64::from(x - largest).exp()).sum();
+        row.iter().map(|x| f64::from(x - largest) - total.ln()).collect()
+    };
+    let rows = found.chunks_exact(vocab).zip(expected.chunks_exact(vocab));
+    let kld = |(found, expected): (&[f32], &[f32])| -> f64 {
+        let (found, expected) = (log_softmax(found), log_softmax(expected));
+        expected.iter().zip(&found).map(|(e, f)| e.exp() * (e - f)).sum()
+    };
+    rows.map(kld).sum::<f64>() / (found.len() / vocab) as f64
+}
+
+#[test]
+fn as_close_to_the_unquantised_model_as_another_engine() {
+    let folder = root().join("fixtures/sample");
+    let text = std::fs::read_to_string(folder.join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut sample = Sample::new(small());
+    let vocab = sample.engine.hyper_params().vocab;
+    for (name, prompt) in manifest["prompts"].as_object().unwrap() {
+        let tokens = ids(&prompt["tokens"]);
+        assert_eq!(
+            sample
+                .tokenizer
+                .encode(prompt["text"].as_str().unwrap(), SpecialTokens::Parse)
+                .unwrap(),
+            tokens
+        );
+        let bytes = std::fs::read(folder.join(prompt["logits"].as_str().unwrap())).unwrap();
+        let expected: Vec<f32> =
+            bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+        let found = logits_in_chunks(&mut sample.engine, &tokens, &[32]);
+        let kld = mean_kld(&found, &expected, vocab);
+        // The manifest's limit; what is left is the quantisation itself, the same for both engines.
+        let other = prompt["llama_cpp_mean_kld_of_sample_gguf"].as_f64().unwrap();
+        assert!(kld <= 3.0 * other + 1e-3, "{name}: {kld}, another engine {other}");
+    }
+}
+
+#[test]
+fn greedy_text_repeats_and_ends_by_itself() {
+    let mut sample = Sample::new(small());
+    let prompt = sample.encode("Once upon a time");
+    let (text, summary) = sample.run(&greedy(&prompt, 400));
+    assert!(text.len() > 100, "{text}");
+    assert!(matches!(summary.finish, Finish::EndOfText(_)), "{:?}", summary.finish);
+    let (again, _) = sample.run(&greedy(&prompt, 400));
+    assert_eq!(text, again);
+    let (short, summary) = sample.run(&greedy(&prompt, 10));
+    assert!(text.starts_with(&short) && summary.finish == Finish::Length);
+    assert_eq!(summary.tokens.len(), 10);
+}
+
+#[test]
+fn fault_115_seeded_text_repeats_and_differs_by_seed() {
+    let mut sample = Sample::new(small());
+    let prompt = sample.encode("The old man");
+    let mut text = |seed| {
+        let sampling = SamplingParams { temperature: 1.0, seed, ..SamplingParams::default() };
+        sample.run(&Request { sampling, ..greedy(&prompt, 40) }).0
+    };
+    assert_eq!(text(1), text(1));
+    assert_ne!(text(1), text(2));
+}
+
+#[test]
+fn drawn_text_does_not_depend_on_chunks() {
+    let mut texts = Vec::new();
+    for chunk in [1, 3, 64] {
+        let mut sample = Sample::new(EngineConfig { chunk, ..small() });
+        let prompt = sample.encode("Anna and Tom went to the river because");
+        let sampling = SamplingParams { temperature: 0.9, seed: 5, ..SamplingParams::default() };
+        texts.push(sample.run(&Request { sampling, ..greedy(&prompt, 40) }).0);
+    }
+    assert!(texts.iter().all(|t| *t == texts[0]), "{texts:?}");
+}
+
+#[test]
+fn fault_016_a_reused_prefix_gives_the_text_of_a_fresh_start() {
+    let mut sample = Sample::new(small());
+    let first = sample.encode("One day a small bird");
+    let (_, summary) = sample.run(&greedy(&first, 12));
+    let mut longer = first.clone();
+    longer.extend(&summary.tokens);
+    longer.extend(sample.encode(" Then she said"));
+
+    let (reused, summary) = sample.run(&greedy(&longer, 30));
+    assert!(summary.reused >= first.len(), "{summary:?}");
+    let mut fresh = Sample::new(small());
+    let (text, summary) = fresh.run(&greedy(&longer, 30));
+    assert_eq!(summary.reused, 0);
+    assert_eq!(reused, text);
+
+    // A prompt that leaves the held tokens starts anew; so does the same prompt once more.
+    let (other, summary) = sample.run(&greedy(&first, 12));
+    assert_eq!(summary.reused, 0);
+    assert_eq!(other, fresh.run(&greedy(&first, 12)).0);
+}
+
+#[test]
+fn fault_034_penalties_change_text_and_repeat() {
+    let mut sample = Sample::new(small());
+    let prompt = sample.encode("Once upon a time");
+    let sampling = SamplingParams { frequency_penalty: 1.5, ..SamplingParams::default() };
+    let penalised = |sample: &mut Sample| {
+        sample.run(&Request { sampling: sampling.clone(), ..greedy(&prompt, 60) }).0
+    };
+    let text = penalised(&mut sample);
+    assert_eq!(text, penalised(&mut sample));
+    assert_ne!(text, sample.run(&greedy(&prompt, 60)).0);
+}
+
+#[test]
+fn stop_strings_end_the_text_before_them() {
+    let mut sample = Sample::new(small());
+    let prompt = sample.encode("Once upon a time");
+    let (full, _) = sample.run(&greedy(&prompt, 60));
+    let stop = full.split_whitespace().nth(6).unwrap().to_owned();
+    let request = Request { stop: vec![stop.clone(), "never there".into()], ..greedy(&prompt, 60) };
+    let (text, summary) = sample.run(&request);
+    assert_eq!(summary.finish, Finish::StopString(stop.clone()));
+    assert_eq!(text, full[..full.find(&stop).unwrap()]);
+}
+
+#[test]
+fn fault_119_no_tokens_wanted_and_no_prompt() {
+    let mut sample = Sample::new(small());
+    let prompt = sample.encode("Hello");
+    let (text, summary) = sample.run(&greedy(&prompt, 0));
+    assert!(text.is_empty() && summary.tokens.is_empty() && summary.finish == Finish::Length);
+
+    let empty = greedy(&[], 5);
+    let result = generate(&mut sample.engine, 0, &sample.tokenizer, &empty, &mut |_| {
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(result, Err(Error::NoTokens)));
+}
+
+#[test]
+fn over_long_prompts_and_full_contexts_are_told_apart() {
+    let mut sample = Sample::new(EngineConfig { slots: 1, context: 20, chunk: 8 });
+    let prompt = vec![300; 21];
+    let request = greedy(&prompt, 5);
+    let result = generate(&mut sample.engine, 0, &sample.tokenizer, &request, &mut |_| {
+        panic!("nothing may run")
+    });
+    assert!(matches!(result, Err(Error::ContextFull { tokens: 21, context: 20 })));
+
+    let prompt = sample.encode("Once upon a time");
+    let (_, summary) = sample.run(&greedy(&prompt, 100));
+    assert_eq!(summary.finish, Finish::ContextFull);
+    // The last token needs no room: it is drawn, not fed.
+    assert_eq!(prompt.len() + summary.tokens.len(), 21);
+}
+
+#[test]
+fn breaking_off_leaves_a_usable_slot() {
+    let mut sample = Sample::new(small());
+    let prompt =
+        sample.encode("Once upon a time there was a king who had three sons and a daughter");
+    let whole = sample.run(&greedy(&prompt, 20)).0;
+    for events in 0..6 {
+        let mut left = events;
+        let summary =
+            generate(&mut sample.engine, 0, &sample.tokenizer, &greedy(&prompt, 20), &mut |_| {
+                if left == 0 {
+                    return ControlFlow::Break(());
+                }
+                left -= 1;
+                ControlFlow::Continue(())
+            });
+        assert_eq!(summary.unwrap().finish, Finish::Cancelled);
+        assert_eq!(sample.run(&greedy(&prompt, 20)).0, whole);
+    }
+}
+
+#[test]
+fn unusable_feeds_are_typed_errors_and_change_nothing() {
+    use engine::{Feed, Want};
+    let mut sample = Sample::new(EngineConfig { slots: 2, context: 16, chunk: 8 });
+    let vocab = sample.engine.hyper_params().vocab;
+    let feed = |slot, tokens| Feed { slot, tokens, want: Want::Last };
+    let engine = &mut sample.engine;
+    engine.forward(&[feed(0, &[5, 6])]).unwrap();
+    assert!(matches!(engine.forward(&[]), Err(Error::NoTokens)));
+    assert!(matches!(engine.forward(&[feed(0, &[])]), Err(Error::NoTokens)));
+    assert!(matches!(engine.forward(&[feed(2, &[1])]), Err(Error::NoSlot { slot: 2, slots: 2 })));
+    assert!(matches!(
+        engine.forward(&[feed(0, &[1]), feed(0, &[1])]),
+        Err(Error::SlotTwice { slot: 0 })
+    ));
+    let bad = [7, vocab as u32];
+    assert!(matches!(engine.forward(&[feed(1, &bad)]), Err(Error::TokenOutOfRange { .. })));
+    assert!(matches!(
+        engine.forward(&[feed(0, &[1; 5]), feed(1, &[1; 4])]),
+        Err(Error::WindowTooLong { rows: 9, limit: 8 })
+    ));
+    assert!(matches!(
+        engine.prefill(0, &[1; 15], Want::Last),
+        Err(Error::ContextFull { tokens: 17, context: 16 })
+    ));
+    assert_eq!(engine.history(0).unwrap(), [5, 6]);
+    assert!(engine.history(1).unwrap().is_empty());
+}
