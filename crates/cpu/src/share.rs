@@ -26,7 +26,6 @@ impl<'a, T> Shared<'a, T> {
     ///
     /// # Safety
     /// No other task may touch any of them at the same time.
-    #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
     pub(crate) unsafe fn slice(&self, range: Range<usize>) -> &'a mut [T] {
         assert!(range.start <= range.end && range.end <= self.len);
         // SAFETY: in bounds by the assertion; not aliased by the caller's promise.

@@ -1,11 +1,12 @@
 //! Every other family against the reference, on random inputs and poisoned buffers.
+#![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
 
 mod common;
 
 use common::*;
 use cpu::Cpu;
 use gguf::TensorType;
-use kernels::gdn::GdnInput;
+use kernels::gdn::{GdnInput, GdnSlot};
 use kernels::hc::HcRead;
 use kernels::moe::{GateUp, MoeChoice, SharedExpert};
 use kernels::ple::PleInput;
@@ -133,7 +134,7 @@ where
             results.extend([qkv, o]);
         }
         for slot in 0..3 {
-            let (s, conv) = device.export_gdn(&state, slot);
+            let GdnSlot { s, conv } = device.export_gdn(&state, slot);
             results.extend([s, conv]);
         }
         results

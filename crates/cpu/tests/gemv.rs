@@ -1,4 +1,5 @@
 //! Matrix times rows against the reference, for every format, row length and number of rows.
+#![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
 
 mod common;
 

@@ -6,6 +6,7 @@ use crate::probe::{NoProbe, Probe};
 use crate::scratch::Scratch;
 use crate::slots::{LayerState, Slots};
 use crate::weights::Weights;
+use kernels::gdn::GdnSlot;
 use kernels::moe::MoeChoice;
 use kernels::{Backend, Window};
 use model::Checkpoint;
@@ -193,16 +194,11 @@ impl<B: Backend> Engine<B> {
         Ok(logits)
     }
 
-    /// Delta-rule state and convolution history of a Gated DeltaNet layer, or `None` for another
-    /// layer; layouts in [`kernels::GdnShape`].
+    /// A copy of the slot's state in a Gated DeltaNet layer, or `None` for another layer.
     ///
     /// # Errors
     /// [`Error::NoSlot`].
-    pub fn export_gdn(
-        &mut self,
-        layer: usize,
-        slot: usize,
-    ) -> Result<Option<(Vec<f32>, Vec<f32>)>, Error> {
+    pub fn export_gdn(&mut self, layer: usize, slot: usize) -> Result<Option<GdnSlot>, Error> {
         self.check_slot(slot)?;
         Ok(match self.slots.layers.get(layer) {
             Some(LayerState::Gdn(state)) => Some(self.backend.export_gdn(state, slot)),

@@ -1,4 +1,5 @@
 //! Logits, streams, states, table rows and selected blocks against an implementation of others.
+#![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
 
 mod common;
 
@@ -6,6 +7,7 @@ use common::*;
 use cpu::Isa;
 use engine::{Engine, Feed, Probe, Want};
 use kernels::Backend;
+use kernels::gdn::GdnSlot;
 use kernels::reference::Reference;
 
 /// The manifest's limit for an f32 engine; the references carry about 1e-5 of rounding themselves.
@@ -117,7 +119,7 @@ fn streams_and_states<B: Backend>(backend: B) {
     }
 
     let gdn = engine.hyper_params().gdn;
-    let (s, conv) = engine.export_gdn(0, 0).unwrap().unwrap();
+    let GdnSlot { s, conv } = engine.export_gdn(0, 0).unwrap().unwrap();
     // The dump has the file's own order of value heads.
     let expected = read_f32("tiny-f32.eos.gdn0.f32");
     let worst = max_abs_difference(&s, &expected);

@@ -1,5 +1,6 @@
 //! The sample model: as close to its unquantised self as another engine on the same file, and the
 //! generation loop on real text.
+#![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
 
 mod common;
 

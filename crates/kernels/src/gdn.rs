@@ -81,9 +81,17 @@ pub trait Gdn: Device {
         o: &mut Self::Buffer,
     );
 
-    /// One slot's `(S, convolution history)`, in the layouts of [`GdnShape::state_len`] and
-    /// [`GdnShape::conv_len`].
-    fn export_gdn(&mut self, state: &Self::GdnState, slot: usize) -> (Vec<f32>, Vec<f32>);
+    /// A copy of one slot's state.
+    fn export_gdn(&mut self, state: &Self::GdnState, slot: usize) -> GdnSlot;
+}
+
+/// State of one slot in one layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GdnSlot {
+    /// Delta-rule state, in the layout of [`GdnShape::state_len`].
+    pub s: Vec<f32>,
+    /// Convolution history, in the layout of [`GdnShape::conv_len`].
+    pub conv: Vec<f32>,
 }
 
 /// Inputs of [`Gdn::gdn_scan`].

@@ -40,7 +40,7 @@ impl QsaShape {
 
     /// Blocks that a row may select.
     pub fn max_blocks(&self) -> usize {
-        if self.block == 0 { 0 } else { self.budget / self.block }
+        self.budget.checked_div(self.block).unwrap_or(0)
     }
 
     /// Rotated features of an index head.

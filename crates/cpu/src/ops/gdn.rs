@@ -3,7 +3,7 @@
 use crate::device::Cpu;
 use crate::share::Shared;
 use crate::simd::DeltaStep;
-use kernels::gdn::GdnInput;
+use kernels::gdn::{GdnInput, GdnSlot};
 use kernels::host::GdnState;
 use kernels::scalar::{sigmoid, silu, softplus};
 use kernels::{Gdn, GdnShape, Window};
@@ -34,8 +34,8 @@ impl Gdn for Cpu {
                     for t in run.rows() {
                         let current = m[t * channels + c];
                         let mut sum = 0.0;
-                        for k in 0..kernel - 1 {
-                            sum += taps[k] * past(k)[0];
+                        for (k, tap) in taps[..kernel - 1].iter().enumerate() {
+                            sum += tap * past(k)[0];
                         }
                         sum += taps[kernel - 1] * current;
                         // SAFETY: a channel belongs to one task.
@@ -119,7 +119,7 @@ impl Gdn for Cpu {
         });
     }
 
-    fn export_gdn(&mut self, state: &GdnState, slot: usize) -> (Vec<f32>, Vec<f32>) {
-        (state.s(slot).to_vec(), state.conv(slot).to_vec())
+    fn export_gdn(&mut self, state: &GdnState, slot: usize) -> GdnSlot {
+        GdnSlot { s: state.s(slot).to_vec(), conv: state.conv(slot).to_vec() }
     }
 }

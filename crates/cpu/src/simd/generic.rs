@@ -1,4 +1,8 @@
 //! The inner loops over any vector type.
+#![expect(
+    clippy::needless_range_loop,
+    reason = "indices run over registers, several arrays at once"
+)]
 
 use super::lanes::{Lanes, MAX_UNROLL};
 use super::{DeltaStep, MAX_TILE, Rows};

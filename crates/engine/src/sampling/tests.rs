@@ -120,7 +120,7 @@ fn top_p_keeps_the_token_that_crosses_and_works_on_large_vocabularies() {
     let weight = |x: f32| f64::from(x).exp();
     let total: f64 = logits.iter().map(|&x| weight(x)).sum();
     let mass: f64 = kept.iter().map(|c| weight(c.1)).sum::<f64>() / total;
-    assert!(mass >= 0.5 && mass < 0.5 + 1e-4, "{mass}");
+    assert!((0.5..0.5 + 1e-4).contains(&mass), "{mass}");
     let worst = kept.iter().map(|c| c.1).fold(0.0, f32::min);
     let kept_ids: std::collections::HashSet<u32> = kept.iter().map(|c| c.0).collect();
     assert!((0..100_000).all(|i| kept_ids.contains(&i) || logits[i as usize] <= worst));

@@ -50,7 +50,7 @@ pub(crate) fn prompt(model: &str, name: &str) -> Vec<u32> {
 }
 
 pub(crate) fn checkpoint(name: &str) -> Checkpoint {
-    let file = gguf::Gguf::open(&fixture(&format!("{name}.gguf"))).unwrap();
+    let file = gguf::Gguf::open(fixture(&format!("{name}.gguf"))).unwrap();
     Checkpoint::load(&file).unwrap()
 }
 

@@ -1,7 +1,7 @@
 //! Gated DeltaNet: convolution, delta rule, gated output norm.
 
 use super::{Reference, dot, rms_norm};
-use crate::gdn::GdnInput;
+use crate::gdn::{GdnInput, GdnSlot};
 use crate::host::GdnState;
 use crate::scalar::{sigmoid, silu, softplus};
 use crate::{Gdn, GdnShape, Window};
@@ -85,8 +85,8 @@ impl Gdn for Reference {
         }
     }
 
-    fn export_gdn(&mut self, state: &GdnState, slot: usize) -> (Vec<f32>, Vec<f32>) {
-        (state.s(slot).to_vec(), state.conv(slot).to_vec())
+    fn export_gdn(&mut self, state: &GdnState, slot: usize) -> GdnSlot {
+        GdnSlot { s: state.s(slot).to_vec(), conv: state.conv(slot).to_vec() }
     }
 }
 
