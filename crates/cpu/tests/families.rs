@@ -14,7 +14,8 @@ use kernels::qsa::{AttendQuery, IndexQuery};
 use kernels::reference::Reference;
 use kernels::weight::WeightShape;
 use kernels::{
-    Backend, GdnShape, HcShape, HcWeights, Moe, PleShape, PleWeights, QsaKeys, QsaShape, Window,
+    Backend, Device, GdnShape, Hc, HcShape, HcWeights, Moe, PleShape, PleWeights, QsaKeys,
+    QsaShape, Window,
 };
 
 /// f32 sums of up to some thousand terms against f64 sums, through a few operations in a row.
@@ -37,9 +38,9 @@ fn compare(what: &str, run: impl Fn(&mut dyn Run) -> Vec<Vec<f32>>) {
 trait Run {
     fn hc(&mut self, rows: usize) -> Vec<Vec<f32>>;
     fn moe(&mut self, rows: usize, fused: bool) -> Vec<Vec<f32>>;
-    fn gdn(&mut self, windows: &[Window]) -> Vec<Vec<f32>>;
+    fn gdn(&mut self, conv_kernel: usize, windows: &[Window]) -> Vec<Vec<f32>>;
     fn qsa(&mut self, block: usize, windows: &[Window]) -> Vec<Vec<f32>>;
-    fn ple(&mut self, windows: &[Window]) -> Vec<Vec<f32>>;
+    fn ple(&mut self, kernel: usize, windows: &[Window]) -> Vec<Vec<f32>>;
 }
 
 struct On<B>(B);
@@ -109,13 +110,12 @@ where
         vec![act, part, y]
     }
 
-    fn gdn(&mut self, windows: &[Window]) -> Vec<Vec<f32>> {
+    fn gdn(&mut self, conv_kernel: usize, windows: &[Window]) -> Vec<Vec<f32>> {
         let device = &mut self.0;
-        let shape =
-            GdnShape { key_heads: 2, value_heads: 6, head_dim: 24, conv_kernel: 4, eps: 1e-6 };
+        let shape = GdnShape { key_heads: 2, value_heads: 6, head_dim: 24, conv_kernel, eps: 1e-6 };
         let (channels, value_dim) = (shape.channels(), shape.value_dim());
         let mut random = Random::new(5);
-        let taps = random.values(channels * 4, 0.5);
+        let taps = random.values(channels * conv_kernel, 0.5);
         let (dt, norm) = (random.values(6, 1.0), random.values(24, 1.0));
         let a: Vec<f32> = random.values(6, 1.0).iter().map(|a| -a.abs()).collect();
         let mut state = device.new_gdn_state(&shape, 3).unwrap();
@@ -181,13 +181,13 @@ where
         results
     }
 
-    fn ple(&mut self, windows: &[Window]) -> Vec<Vec<f32>> {
+    fn ple(&mut self, kernel: usize, windows: &[Window]) -> Vec<Vec<f32>> {
         let device = &mut self.0;
-        let shape = PleShape { streams: 4, width: 40, kernel: 4, dilation: 3, eps: 1e-6 };
+        let shape = PleShape { streams: 4, width: 40, kernel, dilation: 3, eps: 1e-6 };
         let wide = shape.channels();
         let mut random = Random::new(7);
         let (norm_key, norm_query) = (random.values(wide, 1.0), random.values(wide, 1.0));
-        let (norm_conv, taps) = (random.values(wide, 1.0), random.values(wide * 4, 0.5));
+        let (norm_conv, taps) = (random.values(wide, 1.0), random.values(wide * kernel, 0.5));
         let w = PleWeights {
             norm_key: &norm_key,
             norm_query: &norm_query,
@@ -241,13 +241,16 @@ fn experts_separate_and_fused() {
 
 #[test]
 fn delta_rule() {
-    compare("gdn", |on| on.gdn(&windows()));
+    // One tap has no history.
+    for kernel in [1, 2, 4] {
+        compare("gdn", |on| on.gdn(kernel, &windows()));
+    }
 }
 
 #[test]
 fn fault_127_delta_rule_over_512_steps() {
     let steps: Vec<Window> = (0..512).map(|pos| window(&[(1, pos, 1)])).collect();
-    compare("gdn, 512 steps", |on| on.gdn(&steps));
+    compare("gdn, 512 steps", |on| on.gdn(4, &steps));
 }
 
 #[test]
@@ -259,7 +262,9 @@ fn fault_042_sparse_and_dense_attention_with_poisoned_buffers() {
 
 #[test]
 fn ngram_features() {
-    compare("ple", |on| on.ple(&windows()));
+    for kernel in [1, 2, 4] {
+        compare("ple", |on| on.ple(kernel, &windows()));
+    }
 }
 
 #[test]
@@ -269,4 +274,20 @@ fn fault_117_non_finite_router_logits_do_not_fault() {
     let choice = MoeChoice { experts: 4, used: 2 };
     cpu.moe_plan(&vec![f32::NAN; 8], 2, choice, &mut plan);
     assert_eq!(plan.experts().len(), 4);
+}
+
+#[test]
+fn fault_117_overflow_in_a_norm_is_not_hidden_as_zeros() {
+    for mut cpu in every_isa() {
+        let shape = HcShape { streams: 1, width: 32, eps: 1e-6 };
+        let norm = vec![1.0; 32];
+        let matrix = cpu.load_matrix(&f32_weight(32, 32, &[0.1; 1024])).unwrap();
+        let w = HcWeights { norm: &norm, down: &matrix, up: &matrix, inject: None };
+        // Finite, but its square is not.
+        let x = vec![1e30; 32];
+        let (mut u, mut weights) = (vec![0.0; 32], Vec::new());
+        let out = HcRead { u: &mut u, weights: &mut weights };
+        cpu.hc_read(&shape, &w, &x, 1, out);
+        assert!(u.iter().all(|u| u.is_nan()), "{}: {u:?}", cpu.isa().name());
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::device::Cpu;
 use crate::share::Shared;
-use crate::simd::DeltaStep;
+use crate::simd::{DeltaStep, inverse_root};
 use kernels::gdn::{GdnInput, GdnSlot};
 use kernels::host::GdnState;
 use kernels::scalar::{sigmoid, silu, softplus};
@@ -77,7 +77,7 @@ impl Gdn for Cpu {
                 let qkv = &input.qkv[t * channels..][..channels];
                 let head = j % key_heads * dim;
                 let normalise = |x: &[f32], factor: f32, out: &mut [f32]| {
-                    let scale = factor / (simd.dot(x, x) + eps).sqrt();
+                    let scale = factor * inverse_root(simd.dot(x, x) + eps);
                     out.iter_mut().zip(x).for_each(|(o, x)| *o = x * scale);
                 };
                 normalise(&qkv[head..][..dim], 1.0 / (dim as f32).sqrt(), q);

@@ -195,7 +195,7 @@ impl Kernels {
 
     /// `1 / sqrt(mean(x^2) + eps)`.
     pub(crate) fn rms_scale(&self, x: &[f32], eps: f32) -> f32 {
-        1.0 / (self.dot(x, x) / x.len() as f32 + eps).sqrt()
+        inverse_root(self.dot(x, x) / x.len() as f32 + eps)
     }
 
     /// `out = x / sqrt(mean(x^2) + eps) * weight`.
@@ -205,6 +205,12 @@ impl Kernels {
             *o = x * scale * w;
         }
     }
+}
+
+/// `1 / sqrt(x)`, and NaN for infinity: where a sum of squares has overflowed, zeros would hide it
+/// and every token would look equally likely.
+pub(crate) fn inverse_root(x: f32) -> f32 {
+    if x == f32::INFINITY { f32::NAN } else { 1.0 / x.sqrt() }
 }
 
 impl std::fmt::Debug for Kernels {

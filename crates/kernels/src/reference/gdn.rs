@@ -1,6 +1,6 @@
 //! Gated DeltaNet: convolution, delta rule, gated output norm.
 
-use super::{Reference, dot, rms_norm};
+use super::{Reference, advance, dot, rms_norm};
 use crate::gdn::{GdnInput, GdnSlot};
 use crate::host::GdnState;
 use crate::scalar::{sigmoid, silu, softplus};
@@ -27,9 +27,7 @@ impl Gdn for Reference {
                     let sum: f64 = (0..kernel).map(tap).sum();
                     out[t * channels + c] = silu(sum as f32);
                 }
-                history.rotate_left(channels);
-                let newest = history.len() - channels;
-                history[newest..].copy_from_slice(current);
+                advance(history, current);
             }
         }
     }

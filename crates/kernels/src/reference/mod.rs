@@ -119,3 +119,12 @@ fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
         *o = (f64::from(x) * scale) as f32 * w;
     }
 }
+
+/// Drops the oldest column of a convolution history and appends `newest`; a convolution of one tap
+/// has no history.
+fn advance(history: &mut [f32], newest: &[f32]) {
+    if let Some(last) = history.len().checked_sub(newest.len()) {
+        history.rotate_left(newest.len());
+        history[last..].copy_from_slice(newest);
+    }
+}

@@ -1,6 +1,6 @@
 //! Hashed n-gram features.
 
-use super::{Reference, dot, rms_norm};
+use super::{Reference, advance, dot, rms_norm};
 use crate::host::PleState;
 use crate::ple::PleInput;
 use crate::scalar::{ple_gate, silu};
@@ -54,9 +54,7 @@ impl Ple for Reference {
                     let sum: f64 = (0..kernel).map(tap).sum();
                     x[t * wide + i] += z[i] + silu(sum as f32);
                 }
-                history.rotate_left(wide);
-                let newest = history.len() - wide;
-                history[newest..].copy_from_slice(&c);
+                advance(history, &c);
             }
         }
     }
