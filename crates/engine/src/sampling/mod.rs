@@ -75,6 +75,14 @@ pub enum SamplingError {
         /// Size of the vocabulary.
         vocab: usize,
     },
+    /// The settings leave no token to choose.
+    #[error(
+        "logit biases and penalties forbid every token at position {position}; allow at least one"
+    )]
+    NothingLeft {
+        /// Position in the sequence of the token to be chosen.
+        position: usize,
+    },
     /// The model gave logits that no token can be chosen from.
     #[error(
         "the model gave non-finite logits at position {position} ({what}); the file may be damaged, check it with `tuff inspect --check`"
@@ -143,7 +151,8 @@ impl SamplingParams {
     /// Chooses the token at `position` from its `logits`, which are changed on the way.
     ///
     /// # Errors
-    /// [`SamplingError::NonFinite`] if a logit is NaN or +inf, or none is finite.
+    /// [`SamplingError::NonFinite`] if a logit is NaN or +inf, or none is finite;
+    /// [`SamplingError::NothingLeft`] if biases and penalties forbid every token.
     pub fn sample(
         &self,
         logits: &mut [f32],
@@ -153,9 +162,11 @@ impl SamplingParams {
         check_finite(logits, position)?;
         penalty::apply(self, context, logits);
         for &(token, bias) in &self.logit_bias {
-            logits[token as usize] += bias;
+            let logit = &mut logits[token as usize];
+            // Several huge ones must not add up to infinity, which no filter could compare.
+            *logit = (*logit + bias).min(f32::MAX);
         }
-        let none_left = SamplingError::NonFinite { position, what: "every token is forbidden" };
+        let none_left = SamplingError::NothingLeft { position };
         if self.temperature == 0.0 {
             return kernels::scalar::argmax(logits).ok_or(none_left);
         }

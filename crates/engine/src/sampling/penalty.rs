@@ -39,12 +39,15 @@ pub(super) fn apply(params: &SamplingParams, context: &Context<'_>, logits: &mut
         let Some(logit) = logits.get_mut(token as usize) else { continue };
         if repetition {
             *logit = match *logit > 0.0 {
-                true => *logit / params.repetition_penalty,
+                // A penalty close to zero must not make the logit infinite.
+                true => (*logit / params.repetition_penalty).min(f32::MAX),
                 false => *logit * params.repetition_penalty,
             };
         }
         if count > 0 {
-            *logit -= params.presence_penalty + params.frequency_penalty * count as f32;
+            let penalty = params.presence_penalty + params.frequency_penalty * count as f32;
+            // Finite, so that a token forbidden by now stays so instead of becoming NaN.
+            *logit = (*logit - penalty.clamp(f32::MIN, f32::MAX)).min(f32::MAX);
         }
     }
 }

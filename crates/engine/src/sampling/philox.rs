@@ -21,12 +21,18 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     c
 }
 
-/// A number in (0, 1) with 53 random bits for (seed, position, token).
+/// A number in (0, 1) for (seed, position, token).
 pub fn uniform(seed: u64, position: u64, token: u32) -> f64 {
     let counter = [position as u32, (position >> 32) as u32, token, 0];
     let words = philox4x32_10(counter, [seed as u32, (seed >> 32) as u32]);
     let bits = (u64::from(words[1]) << 32 | u64::from(words[0])) >> 11;
-    (bits as f64 + 0.5) / (1u64 << 53) as f64
+    in_unit_interval(bits)
+}
+
+/// The middle of the `bits`-th of 2^53 equal parts of (0, 1), as near as f64 has it.
+fn in_unit_interval(bits: u64) -> f64 {
+    // The last one would be rounded up to 1.
+    ((bits as f64 + 0.5) / (1u64 << 53) as f64).min(1.0 - f64::EPSILON / 2.0)
 }
 
 #[cfg(test)]
@@ -51,6 +57,14 @@ mod tests {
             ),
             [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
         );
+    }
+
+    #[test]
+    fn both_ends_of_the_unit_interval_are_left_out() {
+        for bits in [0, 1, (1 << 52) - 1, (1 << 53) - 2, (1 << 53) - 1] {
+            let x = in_unit_interval(bits);
+            assert!(0.0 < x && x < 1.0, "{bits}: {x}");
+        }
     }
 
     #[test]

@@ -77,7 +77,8 @@ fn forbidding_every_token_is_an_error() {
         let logit_bias = (0..3).map(|t| (t, f32::NEG_INFINITY)).collect();
         let params = SamplingParams { logit_bias, temperature, ..SamplingParams::default() };
         params.validate(3).unwrap();
-        assert!(params.sample(&mut [0.0, 1.0, 2.0], &Context::default(), 0).is_err());
+        let result = params.sample(&mut [0.0, 1.0, 2.0], &Context::default(), 3);
+        assert_eq!(result, Err(SamplingError::NothingLeft { position: 3 }));
     }
 }
 
@@ -163,4 +164,26 @@ fn penalties_count_prompt_and_output_as_documented() {
 fn bias_outside_the_vocabulary_is_refused() {
     let params = SamplingParams { logit_bias: vec![(8, 1.0)], ..SamplingParams::default() };
     assert_eq!(params.validate(8), Err(SamplingError::BiasToken { token: 8, vocab: 8 }));
+}
+
+#[test]
+fn huge_settings_never_make_a_logit_infinite() {
+    let context = Context { prompt: &[], output: &[0, 0, 1] };
+    let base = SamplingParams::default();
+    let cases = [
+        SamplingParams { logit_bias: vec![(0, f32::MAX); 3], ..base.clone() },
+        SamplingParams { repetition_penalty: 1e-45, ..base.clone() },
+        SamplingParams { frequency_penalty: f32::MIN, ..base.clone() },
+        SamplingParams { presence_penalty: f32::MIN, frequency_penalty: f32::MIN, ..base },
+    ];
+    for params in cases {
+        for temperature in [0.0, 1e-30, 1.0] {
+            let params = SamplingParams { temperature, ..params.clone() };
+            params.validate(3).unwrap();
+            // Token 0 is favoured beyond measure; token 1 stays forbidden by the model.
+            let logits = &mut [1.0, f32::NEG_INFINITY, 3.0];
+            assert_eq!(params.sample(logits, &context, 0), Ok(0), "{params:?}");
+            assert_eq!(logits[1], f32::NEG_INFINITY, "{params:?}");
+        }
+    }
 }
