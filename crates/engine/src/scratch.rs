@@ -95,48 +95,51 @@ impl<B: Backend> Scratch<B> {
     /// Buffers for windows of up to `rows` rows.
     pub(crate) fn new(backend: &mut B, hp: &HyperParams, rows: usize) -> Result<Self, Error> {
         let (h, s) = (hp.embd, hp.hc.streams);
-        let (gdn, attn, index, moe) = (&hp.gdn, &hp.attn, &hp.indexer, &hp.moe);
-        let key_dim = gdn.key_heads * gdn.head_dim;
-        let value_dim = gdn.value_heads * gdn.head_dim;
+        let moe = &hp.moe;
         let (selection, plan) = (backend.new_selection(), backend.new_plan());
-        let mut rows_of = |n: usize| backend.alloc(rows * n);
+        // Only layers that are there vouch for their sizes by the shapes of their weights: those of
+        // a kind that the model has none of may be anything.
+        let rows_in = |layers: usize| if layers > 0 { rows } else { 0 };
+        let (gdn_rows, attn_rows) = (rows_in(hp.gdn_layers()), rows_in(hp.attn_layers()));
+        let index_rows = rows_in(hp.sparse_layers());
+        let mut buffer = |rows: usize, width: usize| backend.alloc(rows.saturating_mul(width));
         Ok(Self {
-            x: rows_of(s * h)?,
-            u: rows_of(h)?,
-            inject: rows_of(s)?,
-            y: rows_of(h)?,
+            x: buffer(rows, s * h)?,
+            u: buffer(rows, h)?,
+            inject: buffer(rows, s)?,
+            y: buffer(rows, h)?,
             gdn: GdnScratch {
-                m: rows_of(2 * key_dim + value_dim)?,
-                qkv: rows_of(2 * key_dim + value_dim)?,
-                alpha: rows_of(gdn.value_heads)?,
-                beta: rows_of(gdn.value_heads)?,
-                z: rows_of(value_dim)?,
-                o: rows_of(value_dim)?,
+                m: buffer(gdn_rows, hp.gdn_channels())?,
+                qkv: buffer(gdn_rows, hp.gdn_channels())?,
+                alpha: buffer(gdn_rows, hp.gdn.value_heads)?,
+                beta: buffer(gdn_rows, hp.gdn.value_heads)?,
+                z: buffer(gdn_rows, hp.gdn_value_dim())?,
+                o: buffer(gdn_rows, hp.gdn_value_dim())?,
             },
             attention: AttentionScratch {
-                q: rows_of(2 * attn.heads * attn.head_dim)?,
-                k: rows_of(attn.kv_heads * attn.head_dim)?,
-                v: rows_of(attn.kv_heads * attn.head_dim)?,
-                index_q: rows_of(index.heads * index.head_dim)?,
-                index_k: rows_of(index.head_dim)?,
-                o: rows_of(attn.heads * attn.head_dim)?,
+                q: buffer(attn_rows, 2 * hp.attn_dim())?,
+                k: buffer(attn_rows, hp.kv_dim())?,
+                v: buffer(attn_rows, hp.kv_dim())?,
+                index_q: buffer(index_rows, hp.index_dim())?,
+                index_k: buffer(index_rows, hp.indexer.head_dim)?,
+                o: buffer(attn_rows, hp.attn_dim())?,
                 selection,
             },
             moe: MoeScratch {
-                router: rows_of(moe.experts)?,
+                router: buffer(rows, moe.experts)?,
                 plan,
-                act: rows_of(moe.used * moe.expert_ff)?,
-                part: rows_of(moe.used * h)?,
-                shared_gate_inp: rows_of(1)?,
-                shared_gate: rows_of(moe.shared_ff)?,
-                shared_up: rows_of(moe.shared_ff)?,
-                shared: rows_of(h)?,
+                act: buffer(rows, moe.used * moe.expert_ff)?,
+                part: buffer(rows, moe.used * h)?,
+                shared_gate_inp: buffer(rows, 1)?,
+                shared_gate: buffer(rows, moe.shared_ff)?,
+                shared_up: buffer(rows, moe.shared_ff)?,
+                shared: buffer(rows, h)?,
             },
             ple: match &hp.ple {
                 Some(ple) => Some(PleScratch {
-                    e: rows_of(ple.heads() * ple.row_width)?,
-                    key: rows_of(s * h)?,
-                    value: rows_of(h)?,
+                    e: buffer(rows, ple.heads() * ple.row_width)?,
+                    key: buffer(rows, s * h)?,
+                    value: buffer(rows, h)?,
                 }),
                 None => None,
             },
@@ -146,5 +149,46 @@ impl<B: Backend> Scratch<B> {
                 logits: backend.alloc(LOGIT_ROWS * hp.vocab)?,
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernels::reference::Reference;
+    use model::{Checkpoint, LayerKind};
+
+    fn hyper_params() -> HyperParams {
+        let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/qwen4exp");
+        let file = gguf::Gguf::open(format!("{fixtures}/tiny-f32.gguf")).unwrap();
+        Checkpoint::load(&file).unwrap().hp
+    }
+
+    #[test]
+    fn fault_136_sizes_of_absent_layers_take_no_memory() {
+        let mut hp = hyper_params();
+        (hp.attn.heads, hp.attn.kv_heads, hp.attn.head_dim) = (4096, 4096, 8192);
+        (hp.indexer.heads, hp.indexer.head_dim) = (4096, 8192);
+        hp.layers.fill(LayerKind::Gdn);
+        let scratch = Scratch::new(&mut Reference, &hp, 256).unwrap();
+        assert!(scratch.attention.q.is_empty() && scratch.attention.index_q.is_empty());
+
+        let mut hp = hyper_params();
+        (hp.gdn.key_heads, hp.gdn.value_heads, hp.gdn.head_dim) = (4096, 4096, 8192);
+        (hp.indexer.heads, hp.indexer.head_dim) = (4096, 8192);
+        hp.layers.fill(LayerKind::Attention { block: 0 });
+        let scratch = Scratch::new(&mut Reference, &hp, 256).unwrap();
+        assert!(scratch.gdn.m.is_empty() && scratch.attention.index_q.is_empty());
+        assert!(!scratch.attention.q.is_empty());
+    }
+
+    #[test]
+    fn a_window_beyond_any_memory_is_an_error() {
+        for rows in [usize::MAX, usize::MAX / 4, 1 << 60] {
+            let result = Scratch::new(&mut Reference, &hyper_params(), rows);
+            let is_out_of_memory =
+                matches!(result, Err(Error::Kernel(kernels::Error::OutOfMemory { .. })));
+            assert!(is_out_of_memory, "{rows} rows");
+        }
     }
 }
