@@ -11,6 +11,16 @@ pub enum Error {
     /// A sampling setting or the logits are unusable.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
+    /// A small weight holds NaN or an infinity.
+    #[error(
+        "tensor {name}: value {index} is not a finite number; the file is damaged, fetch it again"
+    )]
+    NonFiniteWeight {
+        /// Tensor name.
+        name: String,
+        /// Index of the first such value.
+        index: usize,
+    },
     /// The slot does not exist.
     #[error("slot {slot} does not exist: the engine has {slots}")]
     NoSlot {

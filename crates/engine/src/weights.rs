@@ -149,7 +149,12 @@ impl<B: Backend> Loader<'_, B> {
 
     fn vector(&mut self, tensor: &file::Tensor) -> Result<B::Vector, Error> {
         let weight = self.weight(tensor)?;
-        Ok(self.backend.load_vector(&weight)?)
+        let vector = self.backend.load_vector(&weight)?;
+        // Vectors are small, so a damaged one is found here and not in the text it spoils.
+        match weight.decode().iter().position(|x| !x.is_finite()) {
+            Some(index) => Err(Error::NonFiniteWeight { name: weight.name().to_owned(), index }),
+            None => Ok(vector),
+        }
     }
 
     fn hc_read(&mut self, hc: &file::HcRead) -> Result<HcReadWeights<B>, Error> {

@@ -172,7 +172,7 @@ fn selected_blocks<B: Backend>(mut engine: Engine<B>, model: &str) {
 }
 
 #[test]
-fn selected_blocks_on_both_backends() {
+fn fault_050_selected_blocks_on_both_backends() {
     for model in MODELS {
         selected_blocks(engine_on(Reference, model, config(1, 256)), model);
         selected_blocks(cpu_engine(model, config(1, 256)), model);

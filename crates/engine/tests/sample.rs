@@ -155,6 +155,20 @@ fn fault_016_a_reused_prefix_gives_the_text_of_a_fresh_start() {
 }
 
 #[test]
+fn fault_047_a_long_prompt_gives_the_same_text_every_time() {
+    let mut sample = Sample::new(small());
+    // Several times the indexer's budget of 128 tokens.
+    let story = "Once upon a time there was a fox who lived by the river and told old stories. ";
+    let prompt = sample.encode(&story.repeat(20));
+    assert!(prompt.len() > 3 * 128 && prompt.len() < 480, "{}", prompt.len());
+    let (first, _) = sample.run(&greedy(&prompt, 12));
+    assert!(!first.is_empty());
+    for _ in 0..5 {
+        assert_eq!(sample.run(&greedy(&prompt, 12)).0, first);
+    }
+}
+
+#[test]
 fn fault_034_penalties_change_text_and_repeat() {
     let mut sample = Sample::new(small());
     let prompt = sample.encode("Once upon a time");

@@ -7,9 +7,9 @@ use crate::Device;
 /// A *pair* is one (row, choice): pair `t * used + j` is the j-th choice of row `t`. Choices are in order
 /// of falling router logit, equal logits in order of rising expert index.
 pub trait Moe: Device {
-    /// Chooses the `used` largest of `logits` `[rows, experts]` for every row, with weights that are the softmax over the
-    /// chosen ones, and groups the pairs by expert. Non-finite logits give some choice of valid
-    /// experts, never a fault.
+    /// Chooses the `used` largest of `logits` `[rows, experts]` for every row, with weights that are
+    /// the softmax over the chosen ones, and groups the pairs by expert. Non-finite logits give
+    /// some choice of valid experts, never a fault; a NaN makes the row's weights NaN.
     fn moe_plan(
         &mut self,
         logits: &Self::Buffer,

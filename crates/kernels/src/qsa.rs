@@ -69,7 +69,8 @@ pub trait Qsa: Device {
     );
 
     /// For the row at position p with `n = (p+1) / block` complete blocks: the `max_blocks` blocks of
-    /// the largest score, and always the tail after them. Equal scores go to the lower block.
+    /// the largest score, and always the tail after them. Equal scores go to the lower block. Where a
+    /// choice is due and a score is NaN, the row gets no positions: a damaged indexer must show.
     ///
     /// ```text
     /// x_h = rope(RMS(index query)_h * index_q_norm, p)
@@ -93,7 +94,8 @@ pub trait Qsa: Device {
     /// o_h = softmax(q_h . key / sqrt(head_dim)) value * sigma(gate_h)
     /// ```
     ///
-    /// `q` is `[rows, heads * 2 * head_dim]`: per head the query, then the gate. `o` is `[rows, query_dim]`.
+    /// `q` is `[rows, heads * 2 * head_dim]`: per head the query, then the gate. `o` is
+    /// `[rows, query_dim]`, NaN in a row without positions.
     fn qsa_attend(
         &mut self,
         shape: &QsaShape,

@@ -10,6 +10,11 @@ pub fn silu(x: f32) -> f32 {
     x * sigmoid(x)
 }
 
+/// `max(0, x)`, and NaN for NaN: `f32::max` would hide it.
+pub fn relu(x: f32) -> f32 {
+    if x < 0.0 { 0.0 } else { x }
+}
+
 /// `ln(1 + e^x)`, the identity above 20.
 pub fn softplus(x: f32) -> f32 {
     if x > 20.0 { x } else { x.exp().ln_1p() }

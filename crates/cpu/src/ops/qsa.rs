@@ -6,7 +6,7 @@ use crate::simd::Kernels;
 use kernels::host::{QsaState, Selection};
 use kernels::qsa::{AttendQuery, IndexQuery};
 use kernels::rope::{self, Rope};
-use kernels::scalar::sigmoid;
+use kernels::scalar::{relu, sigmoid};
 use kernels::{Qsa, QsaKeys, QsaShape, Window};
 use std::cell::RefCell;
 
@@ -96,7 +96,7 @@ impl Qsa for Cpu {
             self.pool.run(blocks.div_ceil(BLOCKS), &|task| {
                 for b in task * BLOCKS..blocks.min((task + 1) * BLOCKS) {
                     let key = &keys[b * width..][..width];
-                    let relu = |head: &[f32]| simd.dot(head, key).max(0.0);
+                    let relu = |head: &[f32]| relu(simd.dot(head, key));
                     let sum: f32 = heads.chunks_exact(width).map(relu).sum();
                     // SAFETY: a block belongs to one task.
                     unsafe { shared.set(b, sum * scale) };
@@ -143,7 +143,7 @@ impl Qsa for Cpu {
                 softmax(weights);
                 // SAFETY: a head of a row belongs to one task.
                 let o = unsafe { out.slice(task * dim..(task + 1) * dim) };
-                o.fill(0.0);
+                o.fill(if count == 0 { f32::NAN } else { 0.0 });
                 for (&w, p) in weights.iter().zip(positions()) {
                     simd.axpy(w, &kv.v[at(p)..][..dim], o);
                 }

@@ -65,6 +65,8 @@ impl Plan {
         let first = self.weights.len();
         self.weights.extend(chosen.iter().map(|&e| (logits[e as usize] - largest).exp()));
         let total: f32 = self.weights[first..].iter().sum();
+        // A NaN anywhere makes the softmax over all experts NaN, also if its expert was not chosen.
+        let total = if logits.iter().any(|x| x.is_nan()) { f32::NAN } else { total };
         self.weights[first..].iter_mut().for_each(|w| *w /= total);
         self.experts.extend_from_slice(chosen);
     }

@@ -15,8 +15,17 @@ pub struct Selection {
 struct RowSelection {
     /// Position of the row; it sees `0..=pos`.
     pos: usize,
-    /// Its blocks in [`Selection::blocks`]; `None` when everything is selected.
-    blocks: Option<Range<usize>>,
+    picked: Picked,
+}
+
+#[derive(Clone, Debug)]
+enum Picked {
+    /// All positions that the row sees.
+    Everything,
+    /// These of the selection's block numbers, and the tail.
+    Blocks(Range<usize>),
+    /// A score was NaN: there is nothing to choose by.
+    Nothing,
 }
 
 impl Selection {
@@ -29,21 +38,22 @@ impl Selection {
 
     /// Adds a row at `pos` that attends everything up to itself.
     pub fn push_all(&mut self, pos: usize) {
-        self.rows.push(RowSelection { pos, blocks: None });
+        self.rows.push(RowSelection { pos, picked: Picked::Everything });
     }
 
     /// Adds a row at `pos` with the `keep` best of the scored blocks and the tail after them; equal
-    /// scores go to the lower block, and a NaN score comes last.
+    /// scores go to the lower block. A NaN score leaves the row without positions.
     pub fn push_best(&mut self, pos: usize, scores: &[f32], keep: usize) {
         if scores.len() <= keep {
             return self.push_all(pos);
         }
+        if scores.iter().any(|s| s.is_nan()) {
+            return self.rows.push(RowSelection { pos, picked: Picked::Nothing });
+        }
         let start = self.blocks.len();
         if keep > 0 {
-            let key = |b: u32| {
-                let s = scores[b as usize];
-                if s.is_nan() { f32::NEG_INFINITY } else { s + 0.0 }
-            };
+            // Adding zero makes -0.0 equal to 0.0 under the total order.
+            let key = |b: u32| scores[b as usize] + 0.0;
             self.order.clear();
             self.order.extend(0..scores.len() as u32);
             self.order.select_nth_unstable_by(keep - 1, |&a, &b| {
@@ -52,7 +62,8 @@ impl Selection {
             self.blocks.extend_from_slice(&self.order[..keep]);
             self.blocks[start..].sort_unstable();
         }
-        self.rows.push(RowSelection { pos, blocks: Some(start..self.blocks.len()) });
+        let picked = Picked::Blocks(start..self.blocks.len());
+        self.rows.push(RowSelection { pos, picked });
     }
 
     /// Number of rows.
@@ -62,11 +73,12 @@ impl Selection {
 
     /// Positions of row `row` as rising, non-empty ranges.
     pub fn ranges(&self, row: usize) -> impl Iterator<Item = Range<usize>> + '_ {
-        let RowSelection { pos, ref blocks } = self.rows[row];
+        let RowSelection { pos, ref picked } = self.rows[row];
         let seen = pos + 1;
-        let (picked, tail) = match blocks {
-            Some(range) => (&self.blocks[range.clone()], seen - seen % self.block),
-            None => (&[][..], 0),
+        let (picked, tail) = match picked {
+            Picked::Everything => (&[][..], 0),
+            Picked::Blocks(range) => (&self.blocks[range.clone()], seen - seen % self.block),
+            Picked::Nothing => (&[][..], seen),
         };
         let size = self.block;
         let picked = picked.iter().map(move |&b| b as usize * size..(b as usize + 1) * size);
@@ -80,10 +92,13 @@ impl Selection {
 
     /// Complete blocks that row `row` attends, rising; empty for a dense layer.
     pub fn blocks(&self, row: usize) -> Vec<u32> {
-        let RowSelection { pos, ref blocks } = self.rows[row];
-        match blocks {
-            Some(range) => self.blocks[range.clone()].to_vec(),
-            None => (0..(pos + 1).checked_div(self.block).unwrap_or(0) as u32).collect(),
+        let RowSelection { pos, ref picked } = self.rows[row];
+        match picked {
+            Picked::Everything => {
+                (0..(pos + 1).checked_div(self.block).unwrap_or(0) as u32).collect()
+            }
+            Picked::Blocks(range) => self.blocks[range.clone()].to_vec(),
+            Picked::Nothing => Vec::new(),
         }
     }
 }
@@ -101,7 +116,7 @@ mod tests {
 
     #[test]
     fn fault_043_equal_scores_keep_exactly_k_lowest_blocks() {
-        for scores in [vec![0.0; 31_000], vec![1.0; 31_000], vec![f32::NAN; 31_000]] {
+        for scores in [vec![0.0; 31_000], vec![1.0; 31_000], vec![f32::INFINITY; 31_000]] {
             let selection = select(4 * 31_000 - 1, &scores, 512);
             assert_eq!(selection.blocks(0), (0..512).collect::<Vec<u32>>());
         }
@@ -120,6 +135,14 @@ mod tests {
         // One block over the budget: 512 blocks of 4, and the tail.
         assert_eq!(select(2051, &vec![0.5; 513], 512).count(0), 2048);
         assert_eq!(select(2052, &vec![0.5; 513], 512).count(0), 2049);
+    }
+
+    #[test]
+    fn fault_133_a_nan_score_is_no_choice() {
+        let selection = select(11, &[1.0, f32::NAN, 2.0], 1);
+        assert_eq!(selection.count(0), 0);
+        // Within the budget nothing is chosen by score.
+        assert_eq!(select(11, &[1.0, f32::NAN, 2.0], 3).count(0), 12);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{Reference, dot, rms_norm};
 use crate::host::{QsaState, Selection};
 use crate::qsa::{AttendQuery, IndexQuery};
 use crate::rope::Rope;
-use crate::scalar::sigmoid;
+use crate::scalar::{relu, sigmoid};
 use crate::{Qsa, QsaKeys, QsaShape, Window};
 
 impl Qsa for Reference {
@@ -66,7 +66,7 @@ impl Qsa for Reference {
             let blocks = (pos + 1) / shape.block;
             let keys = state.slot(slot).blocks.chunks_exact(width).take(blocks);
             let score = |key: &[f32]| {
-                let relu = |head: &[f32]| dot(head, key).max(0.0);
+                let relu = |head: &[f32]| f64::from(relu(dot(head, key) as f32));
                 let sum: f64 = heads.chunks_exact(width).map(relu).sum();
                 (sum / (width as f64).sqrt()) as f32
             };
@@ -89,6 +89,10 @@ impl Qsa for Reference {
         for (t, slot, pos) in window.iter() {
             let kv = state.slot(slot);
             let positions: Vec<usize> = query.selection.ranges(t).flatten().collect();
+            if positions.is_empty() {
+                o[t * shape.query_dim()..][..shape.query_dim()].fill(f32::NAN);
+                continue;
+            }
             for h in 0..shape.heads {
                 let both = &query.q[(t * shape.heads + h) * 2 * d..][..2 * d];
                 let (raw, gate) = both.split_at(d);
