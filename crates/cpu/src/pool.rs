@@ -7,7 +7,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// Spins before a waiting thread yields: about a microsecond.
@@ -23,25 +23,90 @@ fn pause(waited: usize) {
 
 type Task<'a> = dyn Fn(usize) + Sync + 'a;
 
-/// The job of the current epoch.
+/// The work of one region.
 #[derive(Clone, Copy)]
 struct Job {
     task: *const Task<'static>,
     tasks: usize,
 }
 
-// SAFETY: the pointee is `Sync`, and `Pool::run` keeps it alive until every worker is done with it.
+// SAFETY: the pointee is `Sync`, and `Pool::run` keeps it alive until no worker is inside the job.
 unsafe impl Send for Job {}
 
+/// One word that says which region is current, whether workers may still enter it, and how many
+/// are inside: a worker that comes late, because others have its processor, keeps nobody waiting.
+mod gate {
+    /// Workers may enter.
+    pub(super) const OPEN: usize = 1;
+    /// One worker inside.
+    pub(super) const WORKER: usize = 2;
+    /// One region further.
+    pub(super) const REGION: usize = 1 << 16;
+
+    /// Number of the region.
+    pub(super) fn region(gate: usize) -> usize {
+        gate / REGION
+    }
+
+    /// Workers inside.
+    pub(super) fn inside(gate: usize) -> usize {
+        gate % REGION / WORKER
+    }
+}
+
+/// Workers that fit the gate's count.
+const MAX_WORKERS: usize = gate::REGION / gate::WORKER - 1;
+
 struct State {
+    gate: AtomicUsize,
     job: Mutex<Option<Job>>,
-    wake: Condvar,
-    epoch: AtomicUsize,
-    sleeping: AtomicUsize,
     next: AtomicUsize,
-    busy: AtomicUsize,
+    wake: Condvar,
+    sleeping: AtomicUsize,
     panicked: AtomicBool,
     stop: AtomicBool,
+}
+
+impl State {
+    /// The job is plain data; a panic elsewhere cannot leave it half written.
+    fn job(&self) -> MutexGuard<'_, Option<Job>> {
+        self.job.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins the next region. Sequentially consistent with a worker's `sleeping`: either it sees
+    /// the new region before it sleeps, or it is seen here as sleeping.
+    fn open(&self) {
+        let gate = self.gate.load(Ordering::Relaxed);
+        let next = gate::region(gate).wrapping_add(1).wrapping_mul(gate::REGION);
+        self.gate.store(next | gate::OPEN, Ordering::SeqCst);
+        if self.sleeping.load(Ordering::SeqCst) > 0 {
+            let _job = self.job();
+            self.wake.notify_all();
+        }
+    }
+
+    /// Ends the region: no worker enters any more, and those inside are waited for.
+    fn close(&self) {
+        self.gate.fetch_and(!gate::OPEN, Ordering::Relaxed);
+        let mut waited = 0;
+        while gate::inside(self.gate.load(Ordering::Acquire)) > 0 {
+            pause(waited);
+            waited += 1;
+        }
+    }
+
+    /// Enters region `region` if it is still open.
+    fn enter(&self, region: usize) -> bool {
+        let enter = |gate: usize| {
+            let may = gate::region(gate) == region && gate & gate::OPEN != 0;
+            may.then_some(gate + gate::WORKER)
+        };
+        self.gate.fetch_update(Ordering::Acquire, Ordering::Relaxed, enter).is_ok()
+    }
+
+    fn leave(&self) {
+        self.gate.fetch_sub(gate::WORKER, Ordering::Release);
+    }
 }
 
 /// A fixed number of threads that work together on numbered tasks.
@@ -57,15 +122,15 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// A pool of `threads` threads, the caller's included; at least one. A worker that the system refuses is left out.
+    /// A pool of `threads` threads, the caller's included; at least one. A worker that the system
+    /// refuses is left out.
     pub fn new(threads: usize) -> Self {
         let state = Arc::new(State {
+            gate: AtomicUsize::new(0),
             job: Mutex::new(None),
-            wake: Condvar::new(),
-            epoch: AtomicUsize::new(0),
-            sleeping: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
-            busy: AtomicUsize::new(0),
+            wake: Condvar::new(),
+            sleeping: AtomicUsize::new(0),
             panicked: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         });
@@ -74,7 +139,7 @@ impl Pool {
             let thread = std::thread::Builder::new().name(format!("tuff-{i}"));
             thread.spawn(move || work(&state)).ok()
         };
-        let workers = (1..threads).filter_map(spawn).collect();
+        let workers = (1..threads).take(MAX_WORKERS).map_while(spawn).collect();
         Self { state, workers }
     }
 
@@ -83,7 +148,8 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Calls `task` once with every number below `tasks`, on all threads, and returns when all are done.
+    /// Calls `task` once with every number below `tasks`, on all threads, and returns when all are
+    /// done.
     ///
     /// # Panics
     /// If a task panics, after the others have ended.
@@ -92,26 +158,14 @@ impl Pool {
             return (0..tasks).for_each(task);
         }
         let state = &*self.state;
-        // SAFETY: only the lifetime is erased. The pointer is used by workers that count in `busy`,
-        // and this function does not return before that count is zero.
+        // SAFETY: only the lifetime is erased. The pointer is used by workers inside the region,
+        // and this function does not return before the region is closed and none is inside.
         let erased = unsafe { std::mem::transmute::<*const Task<'_>, *const Task<'static>>(task) };
+        *state.job() = Some(Job { task: erased, tasks });
         state.next.store(0, Ordering::Relaxed);
-        state.busy.store(self.workers.len(), Ordering::Relaxed);
-        *state.job.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Job { task: erased, tasks });
-        // Sequentially consistent with the worker's `sleeping`: either it sees the new epoch before
-        // it sleeps, or it is seen here as sleeping.
-        state.epoch.fetch_add(1, Ordering::SeqCst);
-        if state.sleeping.load(Ordering::SeqCst) > 0 {
-            let _job = state.job.lock().unwrap_or_else(PoisonError::into_inner);
-            state.wake.notify_all();
-        }
+        state.open();
         let own = catch_unwind(AssertUnwindSafe(|| take(state, tasks, task)));
-        let mut waited = 0;
-        while state.busy.load(Ordering::Acquire) > 0 {
-            pause(waited);
-            waited += 1;
-        }
+        state.close();
         let panicked = state.panicked.swap(false, Ordering::Relaxed);
         match own {
             Err(payload) => resume_unwind(payload),
@@ -123,11 +177,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.state.stop.store(true, Ordering::SeqCst);
-        self.state.epoch.fetch_add(1, Ordering::SeqCst);
-        {
-            let _job = self.state.job.lock().unwrap_or_else(PoisonError::into_inner);
-            self.state.wake.notify_all();
-        }
+        self.state.open();
         for worker in self.workers.drain(..) {
             // A worker catches its tasks' panics; there is nothing to hear from it.
             let _ = worker.join();
@@ -147,40 +197,44 @@ fn take(state: &State, tasks: usize, task: &Task<'_>) {
 }
 
 fn work(state: &State) {
-    let mut seen = 0;
+    let mut region = 0;
     loop {
-        wait(state, seen);
-        seen += 1;
+        region = wait(state, region);
         if state.stop.load(Ordering::SeqCst) {
             return;
         }
-        let job = *state.job.lock().unwrap_or_else(PoisonError::into_inner);
+        if !state.enter(region) {
+            continue;
+        }
+        let job = *state.job();
         if let Some(Job { task, tasks }) = job {
-            // SAFETY: `Pool::run` waits until this worker has left `busy`.
+            // SAFETY: `Pool::run` waits until this worker has left the region.
             let task = unsafe { &*task };
             if catch_unwind(AssertUnwindSafe(|| take(state, tasks, task))).is_err() {
                 state.panicked.store(true, Ordering::Relaxed);
             }
         }
-        state.busy.fetch_sub(1, Ordering::Release);
+        state.leave();
     }
 }
 
-/// Returns once the epoch is past `seen`.
-fn wait(state: &State, seen: usize) {
+/// Waits for a region other than `seen`; its number.
+fn wait(state: &State, seen: usize) -> usize {
+    let current = || gate::region(state.gate.load(Ordering::SeqCst));
     for waited in 0..SPINS + YIELDS {
-        if state.epoch.load(Ordering::Acquire) != seen {
-            return;
+        if current() != seen {
+            return current();
         }
         pause(waited);
     }
     state.sleeping.fetch_add(1, Ordering::SeqCst);
-    let mut job = state.job.lock().unwrap_or_else(PoisonError::into_inner);
-    while state.epoch.load(Ordering::SeqCst) == seen {
+    let mut job = state.job();
+    while current() == seen {
         job = state.wake.wait(job).unwrap_or_else(PoisonError::into_inner);
     }
     drop(job);
     state.sleeping.fetch_sub(1, Ordering::SeqCst);
+    current()
 }
 
 #[cfg(test)]

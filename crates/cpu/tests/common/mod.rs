@@ -46,10 +46,15 @@ pub(crate) fn weight_types() -> Vec<TensorType> {
     TensorType::ALL.iter().copied().filter(is_weight).collect()
 }
 
+/// A file of the format fixtures.
+pub(crate) fn fixture(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/formats");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
 /// Blocks of a format that another implementation found valid, repeated to any length.
 pub(crate) fn blocks(ty: TensorType, count: usize) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/formats");
-    let all = std::fs::read(folder.join(format!("{}.rand.bin", ty.name()))).unwrap();
+    let all = fixture(&format!("{}.rand.bin", ty.name()));
     let all: Vec<&[u8]> = all.chunks_exact(ty.block_bytes()).collect();
     // A stride that is prime to the number of blocks gives every row other blocks.
     (0..count).flat_map(|i| all[i * 7 % all.len()].to_vec()).collect()
