@@ -100,8 +100,12 @@ impl Weight {
     }
 
     /// Decodes row `row` into `out`, which holds `n_in` values.
+    ///
+    /// # Panics
+    /// If the format carries no weights; devices refuse such a weight when it is loaded.
     pub fn decode_row(&self, row: usize, out: &mut [f32]) {
-        quant::decode_row(self.ty, self.row(row), out).expect("checked when the weight was made");
+        quant::decode_row(self.ty, self.row(row), out)
+            .expect("sizes are checked when a weight is made, its format when it is loaded");
     }
 
     /// Decodes the whole weight, rows one after the other.
