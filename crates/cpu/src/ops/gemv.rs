@@ -3,7 +3,7 @@
 
 use crate::device::{Cpu, CpuMatrix};
 use crate::share::Shared;
-use crate::simd::{Kernels, MAX_TILE, Rows};
+use crate::simd::{Kernels, MAX_TILE, Rows, Sums};
 use gguf::TensorType;
 use kernels::Gemv;
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use std::cell::RefCell;
 const TASK_ROWS: usize = 16;
 
 /// Decoded values that stay in the cache beside the activations while several tiles pass over them.
-const DECODED_VALUES: usize = 32 * 1024;
+const DECODED_VALUES: usize = 64 * 1024;
 
 thread_local! {
     /// Decoded weight rows of the running task.
@@ -30,16 +30,23 @@ pub(crate) fn rows_times(
     mut emit: impl FnMut(usize, usize, f32),
 ) {
     let n_in = w.weight.n_in();
-    // A single row of activations uses a weight row at once; more of them come back to it.
-    let group = if x.len() <= MAX_TILE { 1 } else { (DECODED_VALUES / n_in).clamp(1, 8) };
+    // As many rows as stay in the cache while several tiles of activations pass over them.
+    let most = if x.len() <= MAX_TILE { simd.tile_rows() } else { TASK_ROWS };
+    let fit = (DECODED_VALUES / n_in).clamp(1, most);
+    let group = if fit < simd.tile_rows() { fit } else { fit - fit % simd.tile_rows() };
     let mut multiply = |start: usize, decoded: &[f32]| {
         for (tile, rows) in x.chunks(MAX_TILE).enumerate() {
             let mut tile_rows: Rows<'_> = [rows[0]; MAX_TILE];
             tile_rows[..rows.len()].copy_from_slice(rows);
-            for (row, values) in (start..).zip(decoded.chunks_exact(n_in)) {
-                let sums = simd.dots(values, &tile_rows, rows.len());
-                for (i, &sum) in sums[..rows.len()].iter().enumerate() {
-                    emit(tile * MAX_TILE + i, row, sum);
+            let mut row = start;
+            for weights in row_tiles(decoded, n_in, simd.tile_rows()) {
+                let mut sums = Sums::default();
+                simd.tile(weights, n_in, &tile_rows, rows.len(), &mut sums);
+                for sums in &sums[..weights.len() / n_in] {
+                    for (i, &sum) in sums[..rows.len()].iter().enumerate() {
+                        emit(tile * MAX_TILE + i, row, sum);
+                    }
+                    row += 1;
                 }
             }
         }
@@ -59,6 +66,13 @@ pub(crate) fn rows_times(
             multiply(start, decoded);
         }
     });
+}
+
+/// Cuts decoded rows into tiles of `tile` rows, and single rows for the rest.
+fn row_tiles(decoded: &[f32], n_in: usize, tile: usize) -> impl Iterator<Item = &[f32]> {
+    let tiles = decoded.chunks_exact(tile * n_in);
+    let rest = tiles.remainder();
+    tiles.chain(rest.chunks_exact(n_in))
 }
 
 /// F32 weights as they lie in the file, which aligns them; `None` if there is something to decode.

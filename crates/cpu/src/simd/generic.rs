@@ -4,55 +4,84 @@
     reason = "indices run over registers, several arrays at once"
 )]
 
-use super::lanes::{Lanes, MAX_UNROLL};
-use super::{DeltaStep, MAX_TILE, Rows};
+use super::lanes::Lanes;
+use super::{DeltaStep, Rows, Sums};
 
-/// Dot products of `w` with the first `T` rows of `x`. The order of each sum depends on the length
-/// and the vector type alone: `UNROLL` vectors in turn, then single vectors, then single values.
+/// Products of R weight rows (`n` values each, one after the other in `w`) with the first T rows of
+/// `x`. A sum runs through the row one vector after the other, then single values: its bits depend
+/// on the row's length and the vector type, not on R or T.
 ///
 /// # Safety
 /// The instruction set of `L` must be enabled in the caller.
 #[inline(always)]
-pub(crate) unsafe fn dot<L: Lanes, const T: usize>(w: &[f32], x: &Rows<'_>) -> [f32; MAX_TILE] {
-    let n = w.len();
+pub(crate) unsafe fn tile<L: Lanes, const R: usize, const T: usize>(
+    w: &[f32],
+    n: usize,
+    x: &Rows<'_>,
+    sums: &mut Sums,
+) {
+    assert_eq!(w.len(), R * n);
     for x in &x[..T] {
         assert_eq!(x.len(), n);
     }
-    // SAFETY: every index below `n` is in bounds of `w` and, by the assertion, of the rows.
+    // SAFETY: by the assertions every index below `n` is in bounds of the rows of `w` and `x`.
     unsafe {
-        let mut acc = [[L::splat(0.0); MAX_UNROLL]; T];
-        let step = L::WIDTH * L::UNROLL;
+        let mut acc = [[L::splat(0.0); T]; R];
         let mut i = 0;
-        while i + step <= n {
-            for j in 0..L::UNROLL {
-                let at = i + j * L::WIDTH;
-                let weights = L::load(w.as_ptr().add(at));
-                for t in 0..T {
-                    acc[t][j] = L::fma(weights, L::load(x[t].as_ptr().add(at)), acc[t][j]);
-                }
-            }
-            i += step;
-        }
         while i + L::WIDTH <= n {
-            let weights = L::load(w.as_ptr().add(i));
+            let mut values = [L::splat(0.0); T];
             for t in 0..T {
-                acc[t][0] = L::fma(weights, L::load(x[t].as_ptr().add(i)), acc[t][0]);
+                values[t] = L::load(x[t].as_ptr().add(i));
+            }
+            for r in 0..R {
+                let weights = L::load(w.as_ptr().add(r * n + i));
+                for t in 0..T {
+                    acc[r][t] = L::fma(weights, values[t], acc[r][t]);
+                }
             }
             i += L::WIDTH;
         }
-        let mut sums = [0.0; MAX_TILE];
-        for t in 0..T {
-            let mut all = acc[t][0];
-            for j in 1..L::UNROLL {
-                all = L::add(all, acc[t][j]);
+        for r in 0..R {
+            for t in 0..T {
+                let mut sum = L::sum(acc[r][t]);
+                for (a, b) in w[r * n + i..(r + 1) * n].iter().zip(&x[t][i..]) {
+                    sum += a * b;
+                }
+                sums[r][t] = sum;
             }
-            let mut sum = L::sum(all);
-            for (a, b) in w[i..].iter().zip(&x[t][i..]) {
-                sum += a * b;
-            }
-            sums[t] = sum;
         }
-        sums
+    }
+}
+
+/// `a . b` with several accumulators, for short vectors by themselves: attention, norms.
+///
+/// # Safety
+/// The instruction set of `L` must be enabled in the caller.
+#[inline(always)]
+pub(crate) unsafe fn dot<L: Lanes>(a: &[f32], b: &[f32]) -> f32 {
+    const CHAINS: usize = 4;
+    assert_eq!(a.len(), b.len());
+    let n = a.len();
+    // SAFETY: every index below `n` is in bounds of both.
+    unsafe {
+        let mut acc = [L::splat(0.0); CHAINS];
+        let mut i = 0;
+        while i + CHAINS * L::WIDTH <= n {
+            for j in 0..CHAINS {
+                let at = i + j * L::WIDTH;
+                acc[j] = L::fma(L::load(a.as_ptr().add(at)), L::load(b.as_ptr().add(at)), acc[j]);
+            }
+            i += CHAINS * L::WIDTH;
+        }
+        while i + L::WIDTH <= n {
+            acc[0] = L::fma(L::load(a.as_ptr().add(i)), L::load(b.as_ptr().add(i)), acc[0]);
+            i += L::WIDTH;
+        }
+        let mut sum = L::sum(L::add(L::add(acc[0], acc[1]), L::add(acc[2], acc[3])));
+        for (a, b) in a[i..].iter().zip(&b[i..]) {
+            sum += a * b;
+        }
+        sum
     }
 }
 

@@ -10,9 +10,9 @@ pub(crate) trait Lanes {
     type V: Copy;
     /// Values in a vector.
     const WIDTH: usize;
-    /// Independent accumulators of a dot product, at most [`MAX_UNROLL`]; more hide latency, but
-    /// four rows' worth must fit the registers.
-    const UNROLL: usize;
+    /// Weight rows per tile: with [`super::MAX_TILE`] rows of activations the accumulators must fit
+    /// the registers.
+    const ROWS: usize;
 
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load(p: *const f32) -> Self::V;
@@ -25,9 +25,6 @@ pub(crate) trait Lanes {
     unsafe fn sum(v: Self::V) -> f32;
 }
 
-/// The largest [`Lanes::UNROLL`].
-pub(crate) const MAX_UNROLL: usize = 4;
-
 /// Eight values in plain Rust.
 #[derive(Debug)]
 pub(crate) struct Portable;
@@ -35,7 +32,7 @@ pub(crate) struct Portable;
 impl Lanes for Portable {
     type V = [f32; 8];
     const WIDTH: usize = 8;
-    const UNROLL: usize = 1;
+    const ROWS: usize = 2;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self::V {
@@ -93,7 +90,7 @@ mod x86 {
     impl Lanes for Avx2 {
         type V = __m256;
         const WIDTH: usize = 8;
-        const UNROLL: usize = 2;
+        const ROWS: usize = 2;
 
         #[inline(always)]
         unsafe fn splat(x: f32) -> Self::V {
@@ -150,7 +147,7 @@ mod x86 {
     impl Lanes for Avx512 {
         type V = __m512;
         const WIDTH: usize = 16;
-        const UNROLL: usize = 4;
+        const ROWS: usize = 4;
 
         #[inline(always)]
         unsafe fn splat(x: f32) -> Self::V {
@@ -212,7 +209,7 @@ mod arm {
     impl Lanes for Neon {
         type V = float32x4_t;
         const WIDTH: usize = 4;
-        const UNROLL: usize = 4;
+        const ROWS: usize = 4;
 
         #[inline(always)]
         unsafe fn splat(x: f32) -> Self::V {

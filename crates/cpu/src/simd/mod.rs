@@ -14,11 +14,17 @@ use gguf::TensorType;
 
 /// Decodes consecutive blocks.
 pub(crate) type Decode = unsafe fn(&[u8], &mut [f32]);
-/// Dot products of one weight row with 1 to 4 activation rows, in a [`Rows`].
-pub(crate) type Dot = unsafe fn(&[f32], &Rows<'_>) -> [f32; MAX_TILE];
+/// Products of a few weight rows with 1 to [`MAX_TILE`] activation rows.
+type Tile = unsafe fn(&[f32], usize, &Rows<'_>, &mut Sums);
 
-/// Activation rows that share one pass over a weight row.
+/// Activation rows that share one pass over weight rows.
 pub(crate) const MAX_TILE: usize = 4;
+
+/// Weight rows of the largest tile.
+const MAX_ROWS: usize = 4;
+
+/// Results of a tile: `[weight row][activation row]`.
+pub(crate) type Sums = [[f32; MAX_TILE]; MAX_ROWS];
 
 /// Up to [`MAX_TILE`] activation rows; unused places repeat the first.
 pub(crate) type Rows<'a> = [&'a [f32]; MAX_TILE];
@@ -32,7 +38,11 @@ pub(crate) type Rows<'a> = [&'a [f32]; MAX_TILE];
 pub(crate) struct Kernels {
     isa: Isa,
     decode: fn(TensorType) -> Option<Decode>,
-    dots: [Dot; MAX_TILE],
+    /// Weight rows of the tiles in `tiles`.
+    rows: usize,
+    tiles: [Tile; MAX_TILE],
+    single_row_tiles: [Tile; MAX_TILE],
+    dot: unsafe fn(&[f32], &[f32]) -> f32,
     axpy: unsafe fn(f32, &[f32], &mut [f32]),
     delta: unsafe fn(DeltaStep<'_>),
 }
@@ -57,7 +67,8 @@ pub(crate) struct DeltaStep<'a> {
 macro_rules! instantiate {
     ($name:ident, $lanes:ty, $isa:expr $(, $features:literal)?) => {
         mod $name {
-            use super::{Decode, DeltaStep, MAX_TILE, Rows, generic, lanes};
+            use super::lanes::Lanes;
+            use super::{Decode, DeltaStep, Rows, Sums, generic, lanes};
             use gguf::TensorType;
             use quant::{BlockFormat, FormatVisitor, with_format};
 
@@ -79,9 +90,20 @@ macro_rules! instantiate {
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn dot<const T: usize>(w: &[f32], x: &Rows<'_>) -> [f32; MAX_TILE] {
+            unsafe fn tile<const R: usize, const T: usize>(
+                w: &[f32],
+                n: usize,
+                x: &Rows<'_>,
+                sums: &mut Sums,
+            ) {
                 // SAFETY: the instruction set is enabled on this function.
-                unsafe { generic::dot::<$lanes, T>(w, x) }
+                unsafe { generic::tile::<$lanes, R, T>(w, n, x, sums) }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn dot(a: &[f32], b: &[f32]) -> f32 {
+                // SAFETY: the instruction set is enabled on this function.
+                unsafe { generic::dot::<$lanes>(a, b) }
             }
 
             $(#[target_feature(enable = $features)])?
@@ -96,10 +118,15 @@ macro_rules! instantiate {
                 unsafe { generic::delta::<$lanes>(step) }
             }
 
+            const ROWS: usize = <$lanes>::ROWS;
+
             pub(super) const KERNELS: super::Kernels = super::Kernels {
                 isa: $isa,
                 decode: find,
-                dots: [dot::<1>, dot::<2>, dot::<3>, dot::<4>],
+                rows: ROWS,
+                tiles: [tile::<ROWS, 1>, tile::<ROWS, 2>, tile::<ROWS, 3>, tile::<ROWS, 4>],
+                single_row_tiles: [tile::<1, 1>, tile::<1, 2>, tile::<1, 3>, tile::<1, 4>],
+                dot,
                 axpy,
                 delta,
             };
@@ -156,29 +183,37 @@ impl Kernels {
         unsafe { decoder(bytes, out) }
     }
 
-    /// `w . x` for the first `count` rows of `x`; each sum is the same bits for every `count`.
+    /// Weight rows that [`Kernels::tile`] takes at once.
+    pub(crate) fn tile_rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Products of the rows in `w` (`n` values each, [`Kernels::tile_rows`] of them or one) with the
+    /// first `count` rows of `x`; each sum is the same bits in any tile.
     #[inline]
-    pub(crate) fn dots(&self, w: &[f32], x: &Rows<'_>, count: usize) -> [f32; MAX_TILE] {
+    pub(crate) fn tile(&self, w: &[f32], n: usize, x: &Rows<'_>, count: usize, sums: &mut Sums) {
+        let tiles = if w.len() == n { &self.single_row_tiles } else { &self.tiles };
         // SAFETY: the processor has the instruction set of this table.
-        unsafe { (self.dots[count - 1])(w, x) }
+        unsafe { (tiles[count - 1])(w, n, x, sums) }
     }
 
     /// `a . b`.
     #[inline]
     pub(crate) fn dot(&self, a: &[f32], b: &[f32]) -> f32 {
-        self.dots(a, &[b; MAX_TILE], 1)[0]
+        // SAFETY: as for `tile`.
+        unsafe { (self.dot)(a, b) }
     }
 
     /// `y += a x`.
     #[inline]
     pub(crate) fn axpy(&self, a: f32, x: &[f32], y: &mut [f32]) {
-        // SAFETY: as for `dots`.
+        // SAFETY: as for `tile`.
         unsafe { (self.axpy)(a, x, y) }
     }
 
     /// Advances and reads the delta rule; see [`kernels::Gdn::gdn_scan`].
     pub(crate) fn delta(&self, step: DeltaStep<'_>) {
-        // SAFETY: as for `dots`.
+        // SAFETY: as for `tile`.
         unsafe { (self.delta)(step) }
     }
 
