@@ -14,8 +14,12 @@ root=$PWD/target/aarch64
 
 install_packages rustc-web libstd-rust-web-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
     qemu-user-static
-version=$(dpkg-query -W -f '${Version}' rustc-web)
-sysroot=$root/rust-$version
+
+# The version of the installed compiler names the folder of what is made from it.
+find_version() {
+    version=$(dpkg-query -W -f '${Version}' rustc-web)
+    sysroot=$root/rust-$version
+}
 
 # Runs apt-get as an arm64 machine would, with package lists of its own.
 apt_arm64() {
@@ -27,8 +31,7 @@ apt_arm64() {
 make_sysroot() {
     local building=$sysroot.new tool
     rm -rf "$building"
-    mkdir -p "$building/debs" "$building/bin" "$building/lib/rustlib" "$root/lists/partial"
-    apt_arm64 update || echo "apt-get update reported errors; going on with the lists there are"
+    mkdir -p "$building/debs" "$building/bin" "$building/lib/rustlib"
     (cd "$building/debs" && apt_arm64 download "libstd-rust-web-dev=$version")
     dpkg -x "$building"/debs/*.deb "$building/std"
     mv "$building/std/usr/lib/rustlib/$target" "$building/lib/rustlib/"
@@ -42,7 +45,16 @@ make_sysroot() {
     mv "$building" "$sysroot"
 }
 
-[ -d "$sysroot" ] || make_sysroot
+find_version
+if [ ! -d "$sysroot" ]; then
+    # The archive keeps only the newest arm64 library, so the compiler must be the newest too.
+    mkdir -p "$root/lists/partial"
+    update_lists apt_quiet
+    update_lists apt_arm64
+    apt_quiet install -y --no-install-recommends --no-remove rustc-web libstd-rust-web-dev
+    find_version
+    [ -d "$sysroot" ] || make_sysroot
+fi
 "$sysroot/bin/rustc" --version
 
 export RUSTC=$sysroot/bin/rustc

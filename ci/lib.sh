@@ -29,6 +29,12 @@ apt_quiet() {
     DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" >/dev/null
 }
 
+# Fetches the package lists with the apt function $1. A third-party source that is down must not
+# stop the run: a package that is really missing fails when it is asked for.
+update_lists() {
+    "$1" update || echo "apt-get update reported errors; going on with the lists there are"
+}
+
 # Installs those of the named packages that are missing; removes nothing in exchange.
 install_packages() {
     local missing=() package
@@ -38,7 +44,6 @@ install_packages() {
     done
     [ ${#missing[@]} -gt 0 ] || return 0
     echo "Installing ${missing[*]}"
-    # A third-party source that is down must not stop the run: what is really missing fails below.
-    apt_quiet update || echo "apt-get update reported errors; going on with the lists there are"
+    update_lists apt_quiet
     apt_quiet install -y --no-install-recommends --no-remove "${missing[@]}"
 }
