@@ -42,6 +42,11 @@ impl TextOut {
         TextOut { out, terminal, look, dimmed: false }
     }
 
+    /// Whether a person is likely to read this.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
     /// How asides can look.
     pub(crate) fn look(&self) -> Look {
         self.look

@@ -23,6 +23,9 @@ Examples:
 The text goes to the model as it is, without a chat template; `tuff chat` is for conversations.
 Ctrl-C ends the text (exit code 130).";
 
+/// Characters of the text that are shown before its continuation on a terminal.
+const RECALLED: usize = 400;
+
 /// Arguments of `tuff run`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXAMPLES)]
@@ -53,7 +56,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let file = args.model.open()?;
     let tokenizer = file.tokenizer()?;
-    let prompt = prompt(args, &tokenizer)?;
+    let text = args.text.read()?;
+    let prompt = prompt(args, &text, &tokenizer)?;
     let checkpoint = file.checkpoint()?;
     let sampling = args.sampling.resolve(&checkpoint.hp)?;
     let config = args.engine.config(checkpoint.hp.context);
@@ -65,6 +69,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let request = Request { prompt: &prompt, max_tokens, sampling, stop: args.stop.clone() };
     let watch = interrupt::watch();
     let mut stream = Stream::new(show);
+    if !args.quiet {
+        stream.recall(&text)?;
+    }
     let result = session.generate(&tokenizer, &request, &mut |event| stream.take(event));
     drop(watch);
     stream.end()?;
@@ -76,11 +83,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 }
 
 /// The ids of the text, after the beginning-of-sequence id where the file wants one.
-fn prompt(args: &Args, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
-    let text = args.text.read()?;
+fn prompt(args: &Args, text: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
     let mut ids: Vec<u32> =
         tokenizer.bos_id().filter(|_| tokenizer.add_bos()).into_iter().collect();
-    ids.extend(tokenizer.encode(&text, args.text.special()).map_err(Error::Tokenizer)?);
+    ids.extend(tokenizer.encode(text, args.text.special()).map_err(Error::Tokenizer)?);
     tracing::info!("the prompt has {} tokens", ids.len());
     Ok(ids)
 }
@@ -109,6 +115,19 @@ impl Stream {
     fn new(show: Show) -> Stream {
         let progress = Progress::new(show, "prompt", Unit::Tokens);
         Stream { out: TextOut::stdout(), progress, failed: None }
+    }
+
+    /// Shows a person the end of the text that is being continued, dimmed; pipes get only what is new.
+    fn recall(&mut self, text: &str) -> Result<(), Error> {
+        if !self.out.is_terminal() {
+            return Ok(());
+        }
+        let skipped = text.chars().count().saturating_sub(RECALLED);
+        let end: String = text.chars().skip(skipped).collect();
+        if skipped > 0 {
+            self.out.aside("... ")?;
+        }
+        self.out.aside(&end)
     }
 
     fn take(&mut self, event: Event<'_>) -> ControlFlow<()> {
