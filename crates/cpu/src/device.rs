@@ -145,6 +145,16 @@ impl Device for Cpu {
         state.reset(slot);
     }
 
+    fn reserve_qsa(
+        &mut self,
+        shape: &QsaShape,
+        state: &mut QsaState,
+        slot: usize,
+        len: usize,
+    ) -> Result<(), Error> {
+        state.reserve(shape, slot, len)
+    }
+
     fn reset_qsa(&mut self, state: &mut QsaState, slot: usize) {
         state.reset(slot);
     }

@@ -148,7 +148,7 @@ impl<B: Backend> Engine<B> {
     /// except after a device fault, which leaves the window's slots unusable until reset.
     ///
     /// # Errors
-    /// On unusable feeds, a full context, or a device fault.
+    /// On unusable feeds, a full context, caches that outgrow the memory, or a device fault.
     pub fn forward(&mut self, feeds: &[Feed<'_>]) -> Result<Vec<f32>, Error> {
         self.forward_probed(feeds, &mut NoProbe)
     }
@@ -163,6 +163,10 @@ impl<B: Backend> Engine<B> {
         probe: &mut dyn Probe,
     ) -> Result<Vec<f32>, Error> {
         self.check_feeds(feeds)?;
+        for feed in feeds {
+            let more = feed.tokens.len();
+            self.slots.reserve(&mut self.backend, &self.weights, feed.slot, more)?;
+        }
         self.arrange(feeds);
         let result = self.run(probe);
         for feed in feeds {

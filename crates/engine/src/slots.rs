@@ -58,6 +58,25 @@ impl<B: Backend> Slots<B> {
         self.tokens[slot].extend_from_slice(tokens);
     }
 
+    /// Makes room for `more` tokens in the caches of `slot`; what they hold stays as it is.
+    pub(crate) fn reserve(
+        &mut self,
+        backend: &mut B,
+        weights: &Weights<B>,
+        slot: usize,
+        more: usize,
+    ) -> Result<(), Error> {
+        let len = self.tokens[slot].len() + more;
+        for (layer, state) in weights.layers.iter().zip(&mut self.layers) {
+            if let (Mixer::Attention(attention), LayerState::Attention(state)) =
+                (&layer.mixer, state)
+            {
+                backend.reserve_qsa(&attention.shape, state, slot, len)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Marks the slot as unusable until it is reset.
     pub(crate) fn set_broken(&mut self, slot: usize) {
         self.broken[slot] = true;

@@ -83,6 +83,18 @@ pub trait Device {
     /// Makes `slot` a fresh sequence.
     fn reset_gdn(&mut self, state: &mut Self::GdnState, slot: usize);
 
+    /// Makes room for `len` tokens in the cache of `slot`, before a window that makes it so long.
+    ///
+    /// # Errors
+    /// When the device lacks the memory; what the cache holds stays as it is.
+    fn reserve_qsa(
+        &mut self,
+        shape: &QsaShape,
+        state: &mut Self::QsaState,
+        slot: usize,
+        len: usize,
+    ) -> Result<(), Error>;
+
     /// Makes `slot` a fresh sequence.
     fn reset_qsa(&mut self, state: &mut Self::QsaState, slot: usize);
 

@@ -30,7 +30,7 @@ impl Qsa for Cpu {
         let rope = Rope::new(shape.rope_dims, shape.rope_base);
         let index_rope = Rope::new(shape.index_rope_dims(), shape.rope_base);
         for run in window.runs() {
-            let kv = state.grow(shape, run.slot, run.first_pos + run.len);
+            let kv = state.slot_mut(run.slot, run.first_pos + run.len);
             assert_eq!(kv.k.len(), run.first_pos * kv_dim, "slot {} is elsewhere", run.slot);
             for t in run.rows() {
                 self.work.angles.clear();

@@ -98,23 +98,31 @@ impl QsaState {
         &self.slots[slot]
     }
 
-    /// Cache of `slot`, about to hold `len` tokens: memory is taken in steps, so that a long
+    /// Makes room for `len` tokens in the cache of `slot`: memory is taken in steps, so that a long
     /// sequence is not copied for every token.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; what the cache holds stays as it is.
+    pub fn reserve(&mut self, shape: &QsaShape, slot: usize, len: usize) -> Result<(), Error> {
+        const STEP: usize = 256;
+        let rows = len.next_multiple_of(STEP).min(self.context).max(len);
+        let kv = &mut self.slots[slot];
+        reserve(&mut kv.k, rows, shape.kv_dim())?;
+        reserve(&mut kv.v, rows, shape.kv_dim())?;
+        if let Some(blocks) = rows.checked_div(shape.block) {
+            reserve(&mut kv.index, rows, shape.index_dim)?;
+            reserve(&mut kv.blocks, blocks, shape.index_dim)?;
+        }
+        Ok(())
+    }
+
+    /// Cache of `slot`, about to hold `len` tokens.
     ///
     /// # Panics
     /// If `len` is over the context that the state was made for.
-    pub fn grow(&mut self, shape: &QsaShape, slot: usize, len: usize) -> &mut KvSlot {
+    pub fn slot_mut(&mut self, slot: usize, len: usize) -> &mut KvSlot {
         assert!(len <= self.context, "{len} tokens in a cache of {}", self.context);
-        const STEP: usize = 256;
-        let rows = len.next_multiple_of(STEP).min(self.context);
-        let kv = &mut self.slots[slot];
-        reserve(&mut kv.k, rows * shape.kv_dim());
-        reserve(&mut kv.v, rows * shape.kv_dim());
-        if let Some(blocks) = rows.checked_div(shape.block) {
-            reserve(&mut kv.index, rows * shape.index_dim);
-            reserve(&mut kv.blocks, blocks * shape.index_dim);
-        }
-        kv
+        &mut self.slots[slot]
     }
 
     /// Makes `slot` a fresh sequence.
@@ -123,12 +131,17 @@ impl QsaState {
     }
 }
 
-/// Makes room for `len` values, at least doubling so that growth stays linear.
-fn reserve(values: &mut Vec<f32>, len: usize) {
-    if len > values.capacity() {
-        let want = len.max(values.capacity() + values.capacity() / 2);
-        values.reserve_exact(want - values.len());
+/// Makes room for `rows` rows of `width` values, growing by half at least so that the copying of a
+/// long sequence stays linear.
+fn reserve(values: &mut Vec<f32>, rows: usize, width: usize) -> Result<(), Error> {
+    let len = rows.saturating_mul(width);
+    if len <= values.capacity() {
+        return Ok(());
     }
+    let want = len.max(values.capacity() + values.capacity() / 2);
+    let bytes = want.saturating_mul(4);
+    let short = |_| Error::OutOfMemory { device: "host", bytes, what: "keys and values" };
+    values.try_reserve_exact(want - values.len()).map_err(short)
 }
 
 /// Convolution history of the n-gram features.
@@ -161,5 +174,33 @@ impl PleState {
     /// Makes `slot` a fresh sequence.
     pub fn reset(&mut self, slot: usize) {
         self.conv_mut(slot).fill(0.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_136_a_cache_beyond_any_memory_is_an_error_and_the_cache_stays() {
+        let shape = QsaShape {
+            heads: 4096,
+            kv_heads: 4096,
+            head_dim: 8192,
+            rope_dims: 2,
+            rope_base: 1e7,
+            index_heads: 1,
+            index_dim: 8192,
+            budget: 4,
+            block: 4,
+            eps: 1e-6,
+        };
+        let mut state = QsaState::new(1, usize::MAX);
+        state.slot_mut(0, 1).k.push(1.0);
+        for len in [1 << 30, usize::MAX / 2] {
+            let result = state.reserve(&shape, 0, len);
+            assert!(matches!(result, Err(Error::OutOfMemory { .. })), "{len} tokens");
+            assert_eq!(state.slot(0).k, [1.0]);
+        }
     }
 }

@@ -18,7 +18,7 @@ impl Qsa for Reference {
         let (d, kv_dim, eps) = (shape.head_dim, shape.kv_dim(), shape.eps);
         let rope = Rope::new(shape.rope_dims, shape.rope_base);
         for run in window.runs() {
-            let kv = state.grow(shape, run.slot, run.first_pos + run.len);
+            let kv = state.slot_mut(run.slot, run.first_pos + run.len);
             assert_eq!(kv.k.len(), run.first_pos * kv_dim, "slot {} is elsewhere", run.slot);
             for t in run.rows() {
                 for head in keys.k[t * kv_dim..][..kv_dim].chunks_exact(d) {
