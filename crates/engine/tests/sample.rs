@@ -10,7 +10,7 @@ use engine::{
     Engine, EngineConfig, Error, Event, Finish, Request, SamplingParams, Summary, generate,
 };
 use model::Checkpoint;
-use model::tokenizer::{SpecialTokens, Tokenizer};
+use model::tokenizer::{SkipSpecial, SpecialTokens, Tokenizer};
 use std::ops::ControlFlow;
 
 struct Sample {
@@ -191,6 +191,58 @@ fn stop_strings_end_the_text_before_them() {
     let (text, summary) = sample.run(&request);
     assert_eq!(summary.finish, Finish::StopString(stop.clone()));
     assert_eq!(text, full[..full.find(&stop).unwrap()]);
+}
+
+#[test]
+fn draws_are_keyed_by_the_position_in_the_sequence() {
+    let mut sample = Sample::new(small());
+    let prompt = sample.encode("The old man");
+    let sampling = SamplingParams { temperature: 1.0, seed: 7, ..SamplingParams::default() };
+    let request = Request { sampling, ..greedy(&prompt, 8) };
+    let (_, whole) = sample.run(&request);
+    let longer = [&prompt[..], &whole.tokens[..3]].concat();
+    let (_, rest) = sample.run(&Request { prompt: &longer, max_tokens: Some(5), ..request });
+    assert_eq!(rest.tokens, whole.tokens[3..]);
+}
+
+#[test]
+fn penalties_see_the_prompt() {
+    let mut sample = Sample::new(small());
+    let mut prompt = sample.encode("Once upon a time");
+    // Up to where the model repeats one of the tokens so far.
+    for token in sample.run(&greedy(&prompt, 60)).1.tokens {
+        if prompt.contains(&token) {
+            break;
+        }
+        prompt.push(token);
+    }
+    let next = sample.run(&greedy(&prompt, 1)).1.tokens;
+    assert!(prompt.contains(&next[0]), "{next:?}");
+    let sampling = SamplingParams { repetition_penalty: 1e9, ..SamplingParams::default() };
+    let next = sample.run(&Request { sampling, ..greedy(&prompt, 1) }).1.tokens;
+    assert!(!prompt.contains(&next[0]), "{next:?}");
+}
+
+#[test]
+fn what_is_held_back_comes_at_the_end() {
+    let mut sample = Sample::new(small());
+    let prompt = sample.encode("Once upon a time");
+    // The beginning of a stop string that never comes.
+    let (full, _) = sample.run(&greedy(&prompt, 12));
+    let stop = format!("{}\u{1}", full.chars().last().unwrap());
+    let (text, _) = sample.run(&Request { stop: vec![stop], ..greedy(&prompt, 12) });
+    assert_eq!(text, full);
+
+    // The first byte of a character whose others never come.
+    let is_partial = |&id: &u32| {
+        let mut stream = sample.tokenizer.stream(SkipSpecial::Yes);
+        stream.push(id).unwrap_or_default().is_empty() && stream.finish() == "\u{FFFD}"
+    };
+    let vocab = sample.engine.hyper_params().vocab as u32;
+    let token = (0..vocab).find(is_partial).unwrap();
+    let sampling = SamplingParams { logit_bias: vec![(token, 1e9)], ..SamplingParams::default() };
+    let (text, summary) = sample.run(&Request { sampling, ..greedy(&prompt, 1) });
+    assert_eq!((text.as_str(), summary.tokens), ("\u{FFFD}", vec![token]));
 }
 
 #[test]
