@@ -131,6 +131,15 @@ impl<B: Backend> Engine<B> {
         Ok(self.slots.tokens(slot))
     }
 
+    /// Whether a device fault left `slot` unusable until it is reset.
+    ///
+    /// # Errors
+    /// [`Error::NoSlot`].
+    pub fn is_broken(&self, slot: usize) -> Result<bool, Error> {
+        self.check_slot(slot)?;
+        Ok(self.slots.is_broken(slot))
+    }
+
     /// Makes `slot` a fresh sequence.
     ///
     /// # Errors

@@ -146,10 +146,8 @@ impl Generation<'_> {
         let prompt = self.request.prompt;
         let held = engine.history(slot)?;
         // The last token is always computed: its logits are what follows from.
-        let mut done = match held.len() < prompt.len() && prompt.starts_with(held) {
-            true => held.len(),
-            false => 0,
-        };
+        let reusable = held.len() < prompt.len() && prompt.starts_with(held);
+        let mut done = if reusable && !engine.is_broken(slot)? { held.len() } else { 0 };
         if done == 0 {
             engine.reset(slot)?;
         }

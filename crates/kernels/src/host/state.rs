@@ -1,18 +1,7 @@
 //! Slot states of each layer kind.
 
+use super::memory::{reserve, zeroed};
 use crate::{Error, GdnShape, PleShape, QsaShape};
-
-/// A zeroed vector, or an error instead of an abort when memory is short.
-///
-/// # Errors
-/// [`Error::OutOfMemory`], naming `what` the memory was for.
-pub fn zeroed(len: usize, what: &'static str) -> Result<Vec<f32>, Error> {
-    let mut values = Vec::new();
-    let short = |_| Error::OutOfMemory { device: "host", bytes: len.saturating_mul(4), what };
-    values.try_reserve_exact(len).map_err(short)?;
-    values.resize(len, 0.0);
-    Ok(values)
-}
 
 /// Delta-rule state and convolution history of one Gated DeltaNet layer.
 #[derive(Clone, Debug)]
@@ -129,19 +118,6 @@ impl QsaState {
     pub fn reset(&mut self, slot: usize) {
         self.slots[slot] = KvSlot::default();
     }
-}
-
-/// Makes room for `rows` rows of `width` values, growing by half at least so that the copying of a
-/// long sequence stays linear.
-fn reserve(values: &mut Vec<f32>, rows: usize, width: usize) -> Result<(), Error> {
-    let len = rows.saturating_mul(width);
-    if len <= values.capacity() {
-        return Ok(());
-    }
-    let want = len.max(values.capacity() + values.capacity() / 2);
-    let bytes = want.saturating_mul(4);
-    let short = |_| Error::OutOfMemory { device: "host", bytes, what: "keys and values" };
-    values.try_reserve_exact(want - values.len()).map_err(short)
 }
 
 /// Convolution history of the n-gram features.
