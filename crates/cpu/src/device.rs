@@ -3,8 +3,7 @@
 use crate::Isa;
 use crate::pool::Pool;
 use crate::simd::{Decode, Kernels};
-use kernels::host::{GdnState, Plan, PleState, QsaState, Selection};
-use kernels::{Device, Error, GdnShape, PleShape, QsaShape, Weight};
+use kernels::{Device, Error, Weight};
 
 /// How the CPU is used.
 #[derive(Clone, Copy, Debug)]
@@ -75,30 +74,12 @@ impl Cpu {
 }
 
 impl Device for Cpu {
-    type Buffer = Vec<f32>;
     type Matrix = CpuMatrix;
-    type Vector = Vec<f32>;
-    type Plan = Plan;
-    type Selection = Selection;
-    type GdnState = GdnState;
-    type QsaState = QsaState;
-    type PleState = PleState;
+
+    kernels::host_memory!();
 
     fn name(&self) -> &'static str {
         "cpu"
-    }
-
-    fn alloc(&mut self, len: usize) -> Result<Vec<f32>, Error> {
-        kernels::host::zeroed(len, "activations")
-    }
-
-    fn upload(&mut self, values: &[f32], buffer: &mut Vec<f32>) {
-        buffer[..values.len()].copy_from_slice(values);
-    }
-
-    fn download(&mut self, buffer: &Vec<f32>, out: &mut [f32]) -> Result<(), Error> {
-        out.copy_from_slice(&buffer[..out.len()]);
-        Ok(())
     }
 
     fn load_matrix(&mut self, weight: &Weight) -> Result<CpuMatrix, Error> {
@@ -114,52 +95,5 @@ impl Device for Cpu {
 
     fn load_vector(&mut self, weight: &Weight) -> Result<Vec<f32>, Error> {
         self.load_matrix(weight).map(|matrix| matrix.weight.decode())
-    }
-
-    fn new_plan(&mut self) -> Plan {
-        Plan::default()
-    }
-
-    fn new_selection(&mut self) -> Selection {
-        Selection::default()
-    }
-
-    fn new_gdn_state(&mut self, shape: &GdnShape, slots: usize) -> Result<GdnState, Error> {
-        GdnState::new(shape, slots)
-    }
-
-    fn new_qsa_state(
-        &mut self,
-        _shape: &QsaShape,
-        slots: usize,
-        context: usize,
-    ) -> Result<QsaState, Error> {
-        Ok(QsaState::new(slots, context))
-    }
-
-    fn new_ple_state(&mut self, shape: &PleShape, slots: usize) -> Result<PleState, Error> {
-        PleState::new(shape, slots)
-    }
-
-    fn reset_gdn(&mut self, state: &mut GdnState, slot: usize) {
-        state.reset(slot);
-    }
-
-    fn reserve_qsa(
-        &mut self,
-        shape: &QsaShape,
-        state: &mut QsaState,
-        slot: usize,
-        len: usize,
-    ) -> Result<(), Error> {
-        state.reserve(shape, slot, len)
-    }
-
-    fn reset_qsa(&mut self, state: &mut QsaState, slot: usize) {
-        state.reset(slot);
-    }
-
-    fn reset_ple(&mut self, state: &mut PleState, slot: usize) {
-        state.reset(slot);
     }
 }

@@ -53,6 +53,10 @@ pub(super) fn find(ty: TensorType) -> Option<Decode> {
     })
 }
 
+/// Decodes whole blocks.
+///
+/// # Safety
+/// The processor must have AVX-512 F, BW, DQ and VL.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn decode<F: Expand>(bytes: &[u8], out: &mut [f32]) {
     for (block, values) in bytes.chunks_exact(F::BYTES).zip(out.chunks_exact_mut(F::ELEMENTS)) {

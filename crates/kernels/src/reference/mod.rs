@@ -11,38 +11,19 @@ mod moe;
 mod ple;
 mod qsa;
 
-use crate::host::{GdnState, Plan, PleState, QsaState, Selection};
-use crate::{Device, Error, GdnShape, PleShape, QsaShape, Weight};
+use crate::{Device, Error, Weight};
 
 /// The reference device; needs no state of its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reference;
 
 impl Device for Reference {
-    type Buffer = Vec<f32>;
     type Matrix = Weight;
-    type Vector = Vec<f32>;
-    type Plan = Plan;
-    type Selection = Selection;
-    type GdnState = GdnState;
-    type QsaState = QsaState;
-    type PleState = PleState;
+
+    crate::host_memory!();
 
     fn name(&self) -> &'static str {
         "reference"
-    }
-
-    fn alloc(&mut self, len: usize) -> Result<Vec<f32>, Error> {
-        crate::host::zeroed(len, "activations")
-    }
-
-    fn upload(&mut self, values: &[f32], buffer: &mut Vec<f32>) {
-        buffer[..values.len()].copy_from_slice(values);
-    }
-
-    fn download(&mut self, buffer: &Vec<f32>, out: &mut [f32]) -> Result<(), Error> {
-        out.copy_from_slice(&buffer[..out.len()]);
-        Ok(())
     }
 
     fn load_matrix(&mut self, weight: &Weight) -> Result<Weight, Error> {
@@ -53,60 +34,13 @@ impl Device for Reference {
             &mut vec![0.0; weight.n_in()],
         );
         match probe {
-            Ok(()) => Ok(weight.clone()),
-            Err(_) => Err(unsupported(weight)),
+            Ok(()) if !weight.ty().is_activation_only() => Ok(weight.clone()),
+            _ => Err(unsupported(weight)),
         }
     }
 
     fn load_vector(&mut self, weight: &Weight) -> Result<Vec<f32>, Error> {
         self.load_matrix(weight).map(|w| w.decode())
-    }
-
-    fn new_plan(&mut self) -> Plan {
-        Plan::default()
-    }
-
-    fn new_selection(&mut self) -> Selection {
-        Selection::default()
-    }
-
-    fn new_gdn_state(&mut self, shape: &GdnShape, slots: usize) -> Result<GdnState, Error> {
-        GdnState::new(shape, slots)
-    }
-
-    fn new_qsa_state(
-        &mut self,
-        _shape: &QsaShape,
-        slots: usize,
-        context: usize,
-    ) -> Result<QsaState, Error> {
-        Ok(QsaState::new(slots, context))
-    }
-
-    fn new_ple_state(&mut self, shape: &PleShape, slots: usize) -> Result<PleState, Error> {
-        PleState::new(shape, slots)
-    }
-
-    fn reset_gdn(&mut self, state: &mut GdnState, slot: usize) {
-        state.reset(slot);
-    }
-
-    fn reserve_qsa(
-        &mut self,
-        shape: &QsaShape,
-        state: &mut QsaState,
-        slot: usize,
-        len: usize,
-    ) -> Result<(), Error> {
-        state.reserve(shape, slot, len)
-    }
-
-    fn reset_qsa(&mut self, state: &mut QsaState, slot: usize) {
-        state.reset(slot);
-    }
-
-    fn reset_ple(&mut self, state: &mut PleState, slot: usize) {
-        state.reset(slot);
     }
 }
 
