@@ -6,14 +6,14 @@
 use cpu::{Cpu, CpuOptions, Isa};
 use gguf::TensorType;
 use kernels::weight::WeightShape;
-use kernels::{Device, Gemv, Weight};
+use kernels::{Activations, Device, Gemv, Weight};
 use std::time::{Duration, Instant};
 
 const N_IN: usize = 2048;
 const N_OUT: usize = 256;
 
 fn seconds(cpu: &mut Cpu, weight: &Weight, rows: usize) -> Option<f64> {
-    let matrix = cpu.load_matrix(weight).ok()?;
+    let matrix = cpu.load_matrix(weight, Activations::F32).ok()?;
     let (x, mut y) = (vec![0.5; rows * N_IN], vec![0.0; rows * N_OUT]);
     let started = Instant::now();
     let mut best = f64::INFINITY;

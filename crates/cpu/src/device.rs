@@ -3,7 +3,7 @@
 use crate::Isa;
 use crate::pool::Pool;
 use crate::simd::{Decode, Kernels};
-use kernels::{Device, Error, Weight};
+use kernels::{Activations, Device, Error, Weight};
 
 /// How the CPU is used.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ impl Device for Cpu {
         "cpu"
     }
 
-    fn load_matrix(&mut self, weight: &Weight) -> Result<CpuMatrix, Error> {
+    fn load_matrix(&mut self, weight: &Weight, _: Activations) -> Result<CpuMatrix, Error> {
         match self.simd.decoder(weight.ty()) {
             Some(decoder) => Ok(CpuMatrix { weight: weight.clone(), decoder }),
             None => Err(Error::UnsupportedFormat {
@@ -94,6 +94,6 @@ impl Device for Cpu {
     }
 
     fn load_vector(&mut self, weight: &Weight) -> Result<Vec<f32>, Error> {
-        self.load_matrix(weight).map(|matrix| matrix.weight.decode())
+        self.load_matrix(weight, Activations::F32).map(|matrix| matrix.weight.decode())
     }
 }

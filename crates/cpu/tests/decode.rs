@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use kernels::weight::WeightShape;
-use kernels::{Device, Head, Weight};
+use kernels::{Activations, Device, Head, Weight};
 
 #[test]
 fn every_format_decodes_to_the_same_bits() {
@@ -22,7 +22,7 @@ fn every_format_decodes_to_the_same_bits() {
                 // Each block is a row of an embedding table, so that one wrong block is named.
                 let shape = WeightShape { n_in: elements, n_out: blocks, experts: 1 };
                 let table = Weight::new(ty.name(), ty, shape, bytes.into()).unwrap();
-                let table = cpu.load_matrix(&table).unwrap();
+                let table = cpu.load_matrix(&table, Activations::F32).unwrap();
                 let mut found = poisoned(blocks * elements);
                 let tokens: Vec<u32> = (0..blocks as u32).collect();
                 cpu.embed(&table, &tokens, 1, &mut found);

@@ -14,8 +14,8 @@ use kernels::qsa::{AttendQuery, IndexQuery};
 use kernels::reference::Reference;
 use kernels::weight::WeightShape;
 use kernels::{
-    Backend, Device, GdnShape, Hc, HcShape, HcWeights, Moe, PleShape, PleWeights, QsaKeys,
-    QsaShape, Window,
+    Activations, Backend, Device, GdnShape, Hc, HcShape, HcWeights, Moe, PleShape, PleWeights,
+    QsaKeys, QsaShape, Window,
 };
 
 /// f32 sums of up to some thousand terms against f64 sums, through a few operations in a row.
@@ -64,9 +64,9 @@ where
         let norm = random.values(wide, 2.0);
         let mut matrix =
             |n_in: usize, n_out: usize| f32_weight(n_in, n_out, &random.values(n_in * n_out, 0.1));
-        let down = device.load_matrix(&matrix(wide, rank)).unwrap();
-        let up = device.load_matrix(&matrix(rank, wide)).unwrap();
-        let inject = device.load_matrix(&matrix(wide, 4)).unwrap();
+        let down = device.load_matrix(&matrix(wide, rank), Activations::F32).unwrap();
+        let up = device.load_matrix(&matrix(rank, wide), Activations::F32).unwrap();
+        let inject = device.load_matrix(&matrix(wide, 4), Activations::F32).unwrap();
         let w = HcWeights { norm: &norm, down: &down, up: &up, inject: Some(&inject) };
         let mut x = Random::new(2).values(rows * wide, 3.0);
         let (mut u, mut weights) = (poisoned(rows * 320), poisoned(rows * 4));
@@ -85,9 +85,14 @@ where
         let gate = weight(TensorType::Q4_K, shape(h, f));
         let up = weight(TensorType::IQ2_S, shape(h, f));
         let down = weight(TensorType::IQ4_NL, shape(f, h));
-        let (both, gate) =
-            (device.load_matrix(&stack).unwrap(), device.load_matrix(&gate).unwrap());
-        let (up, down) = (device.load_matrix(&up).unwrap(), device.load_matrix(&down).unwrap());
+        let (both, gate) = (
+            device.load_matrix(&stack, Activations::F32).unwrap(),
+            device.load_matrix(&gate, Activations::F32).unwrap(),
+        );
+        let (up, down) = (
+            device.load_matrix(&up, Activations::F32).unwrap(),
+            device.load_matrix(&down, Activations::F32).unwrap(),
+        );
 
         let mut random = Random::new(4);
         let logits = random.values(rows * experts, 3.0);
@@ -195,7 +200,7 @@ where
             taps: &taps,
         };
         let table = weight(TensorType::IQ4_NL, WeightShape { n_in: 32, n_out: 50, experts: 1 });
-        let table = device.load_matrix(&table).unwrap();
+        let table = device.load_matrix(&table, Activations::F32).unwrap();
         let mut state = device.new_ple_state(&shape, 3).unwrap();
         let mut results = Vec::new();
         for window in windows {
@@ -281,7 +286,7 @@ fn fault_117_overflow_in_a_norm_is_not_hidden_as_zeros() {
     for mut cpu in every_isa() {
         let shape = HcShape { streams: 1, width: 32, eps: 1e-6 };
         let norm = vec![1.0; 32];
-        let matrix = cpu.load_matrix(&f32_weight(32, 32, &[0.1; 1024])).unwrap();
+        let matrix = cpu.load_matrix(&f32_weight(32, 32, &[0.1; 1024]), Activations::F32).unwrap();
         let w = HcWeights { norm: &norm, down: &matrix, up: &matrix, inject: None };
         // Finite, but its square is not.
         let x = vec![1e30; 32];

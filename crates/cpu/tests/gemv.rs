@@ -7,7 +7,7 @@ use common::*;
 use gguf::TensorType;
 use kernels::reference::Reference;
 use kernels::weight::WeightShape;
-use kernels::{Device, Gemv, Weight};
+use kernels::{Activations, Device, Gemv, Weight};
 
 /// The error of a sum of n products in f32, added in at least 4 lanes: each of the at most n/4 + 16
 /// additions rounds by at most 2^-24 of the sum of magnitudes, the product's rounding included.
@@ -20,10 +20,10 @@ fn check(cpu: &mut cpu::Cpu, weight: &Weight, rows: usize, scale: f32) {
     let (n_in, n_out) = (weight.n_in(), weight.n_out());
     let x = Random::new(rows as u64).values(rows * n_in, scale);
     let mut expected = poisoned(rows * n_out);
-    let matrix = Reference.load_matrix(weight).unwrap();
+    let matrix = Reference.load_matrix(weight, Activations::F32).unwrap();
     Reference.matmul(&matrix, &x, rows, &mut expected);
 
-    let matrix = cpu.load_matrix(weight).unwrap();
+    let matrix = cpu.load_matrix(weight, Activations::F32).unwrap();
     let mut found = poisoned(rows * n_out);
     cpu.matmul(&matrix, &x, rows, &mut found);
 
@@ -73,7 +73,7 @@ fn a_row_s_bits_do_not_depend_on_the_other_rows() {
         for ty in weight_types() {
             let n_in = 512;
             let weight = weight(ty, WeightShape { n_in, n_out: 33, experts: 1 });
-            let matrix = cpu.load_matrix(&weight).unwrap();
+            let matrix = cpu.load_matrix(&weight, Activations::F32).unwrap();
             let x = Random::new(5).values(64 * n_in, 1.0);
             let mut all = poisoned(64 * 33);
             cpu.matmul(&matrix, &x, 64, &mut all);
@@ -95,7 +95,7 @@ fn fault_124_huge_constant_activations_stay_finite() {
     for mut cpu in every_isa() {
         for ty in weight_types() {
             let weight = weight(ty, WeightShape { n_in: 256, n_out: 3, experts: 1 });
-            let matrix = cpu.load_matrix(&weight).unwrap();
+            let matrix = cpu.load_matrix(&weight, Activations::F32).unwrap();
             let mut y = poisoned(3);
             cpu.matmul(&matrix, &vec![1e4; 256], 1, &mut y);
             assert!(y.iter().all(|y| y.is_finite()), "{}: {y:?}", ty.name());
@@ -113,7 +113,7 @@ fn fault_125_dead_rows_give_nearly_nothing() {
             bytes.chunks_exact_mut(34).for_each(|block| block[..2].copy_from_slice(&scale));
             let shape = WeightShape { n_in: 256, n_out: 1, experts: 1 };
             let weight = Weight::new("dead", TensorType::Q8_0, shape, bytes.into()).unwrap();
-            let matrix = cpu.load_matrix(&weight).unwrap();
+            let matrix = cpu.load_matrix(&weight, Activations::F32).unwrap();
             let mut y = poisoned(1);
             cpu.matmul(&matrix, &vec![1.0; 256], 1, &mut y);
             assert!(y[0].abs() < 256.0 * 128.0 * 6e-8, "{y:?}");
@@ -128,7 +128,7 @@ fn activation_formats_are_refused_as_weights() {
             let bytes = vec![0; 256 / ty.block_elements() * ty.block_bytes()];
             let shape = WeightShape { n_in: 256, n_out: 1, experts: 1 };
             let weight = Weight::new("blk.0.attn_q.weight", ty, shape, bytes.into()).unwrap();
-            let error = cpu.load_matrix(&weight).unwrap_err().to_string();
+            let error = cpu.load_matrix(&weight, Activations::F32).unwrap_err().to_string();
             assert!(error.contains("blk.0.attn_q.weight") && error.contains(ty.name()), "{error}");
         }
     }

@@ -4,7 +4,9 @@ use crate::Error;
 use crate::shapes::{gdn_shape, hc_shape, ple_shape, qsa_shape};
 use kernels::moe::GateUp;
 use kernels::weight::WeightShape;
-use kernels::{Backend, GdnShape, HcShape, HcWeights, PleShape, PleWeights, QsaShape, Weight};
+use kernels::{
+    Activations, Backend, GdnShape, HcShape, HcWeights, PleShape, PleWeights, QsaShape, Weight,
+};
 use model as file;
 use model::HyperParams;
 
@@ -142,9 +144,16 @@ impl<B: Backend> Loader<'_, B> {
         Ok(Weight::new(tensor.name.clone(), tensor.ty, shape, tensor.bytes.clone())?)
     }
 
+    /// One of the large matrices.
     fn matrix(&mut self, tensor: &file::Tensor) -> Result<B::Matrix, Error> {
         let weight = self.weight(tensor)?;
-        Ok(self.backend.load_matrix(&weight)?)
+        Ok(self.backend.load_matrix(&weight, Activations::Int8)?)
+    }
+
+    /// A small matrix whose result decides something or feeds the gates of a recurrence.
+    fn exact_matrix(&mut self, tensor: &file::Tensor) -> Result<B::Matrix, Error> {
+        let weight = self.weight(tensor)?;
+        Ok(self.backend.load_matrix(&weight, Activations::F32)?)
     }
 
     fn vector(&mut self, tensor: &file::Tensor) -> Result<B::Vector, Error> {
@@ -168,7 +177,7 @@ impl<B: Backend> Loader<'_, B> {
 
     fn hyper_connection(&mut self, hc: &file::HyperConnection) -> Result<HcReadWeights<B>, Error> {
         let mut read = self.hc_read(&hc.read)?;
-        read.inject = Some(self.matrix(&hc.inject)?);
+        read.inject = Some(self.exact_matrix(&hc.inject)?);
         Ok(read)
     }
 
@@ -177,8 +186,8 @@ impl<B: Backend> Loader<'_, B> {
             shape,
             qkv: self.matrix(&gdn.qkv)?,
             gate: self.matrix(&gdn.gate)?,
-            alpha: self.matrix(&gdn.alpha)?,
-            beta: self.matrix(&gdn.beta)?,
+            alpha: self.exact_matrix(&gdn.alpha)?,
+            beta: self.exact_matrix(&gdn.beta)?,
             conv: self.vector(&gdn.conv)?,
             dt: self.vector(&gdn.dt)?,
             a: self.vector(&gdn.a)?,
@@ -196,8 +205,8 @@ impl<B: Backend> Loader<'_, B> {
         let index = match (index_q, index_k, index_q_norm, index_k_norm) {
             (Some(q), Some(k), Some(q_norm), Some(k_norm)) if shape.block > 0 => {
                 Some(IndexerWeights {
-                    q: self.matrix(q)?,
-                    k: self.matrix(k)?,
+                    q: self.exact_matrix(q)?,
+                    k: self.exact_matrix(k)?,
                     q_norm: self.vector(q_norm)?,
                     k_norm: self.vector(k_norm)?,
                 })
@@ -226,10 +235,10 @@ impl<B: Backend> Loader<'_, B> {
             file::ExpertStacks::Fused(both) => ExpertWeights::Fused(self.matrix(both)?),
         };
         Ok(MoeLayer {
-            router: self.matrix(&moe.router)?,
+            router: self.exact_matrix(&moe.router)?,
             experts,
             down: self.matrix(&moe.down)?,
-            shared_gate_inp: self.matrix(&moe.shared_gate_inp)?,
+            shared_gate_inp: self.exact_matrix(&moe.shared_gate_inp)?,
             shared_gate: self.matrix(&moe.shared_gate)?,
             shared_up: self.matrix(&moe.shared_up)?,
             shared_down: self.matrix(&moe.shared_down)?,

@@ -2,6 +2,17 @@
 
 use crate::{Error, Gdn, GdnShape, Gemv, Hc, Head, Moe, Ple, PleShape, Qsa, QsaShape, Weight};
 
+/// The least precision to which a device may bring the activations that a matrix multiplies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activations {
+    /// As they are.
+    #[default]
+    F32,
+    /// 8 bits per value with one scale per 32 values of a row, where the device gains by it. For
+    /// the large matrices; not for what decides (routers, the indexer) or feeds a recurrence's gates.
+    Int8,
+}
+
 /// Memory of a device and what it holds.
 pub trait Device {
     /// f32 activations.
@@ -39,11 +50,16 @@ pub trait Device {
     /// Faults of the device in any operation since the last download.
     fn download(&mut self, buffer: &Self::Buffer, out: &mut [f32]) -> Result<(), Error>;
 
-    /// Makes a matrix or an expert stack ready for use.
+    /// Makes a matrix or an expert stack ready for use in products with activations of at least
+    /// the stated precision.
     ///
     /// # Errors
     /// When its format has no kernel here or memory is short.
-    fn load_matrix(&mut self, weight: &Weight) -> Result<Self::Matrix, Error>;
+    fn load_matrix(
+        &mut self,
+        weight: &Weight,
+        activations: Activations,
+    ) -> Result<Self::Matrix, Error>;
 
     /// Makes a small weight ready for use, decoded to f32 in storage order.
     ///

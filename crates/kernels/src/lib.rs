@@ -32,7 +32,7 @@ pub mod scalar;
 pub mod weight;
 pub mod window;
 
-pub use device::{Backend, Device};
+pub use device::{Activations, Backend, Device};
 pub use error::Error;
 pub use gdn::{Gdn, GdnShape};
 pub use gemv::Gemv;

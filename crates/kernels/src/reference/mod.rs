@@ -11,7 +11,7 @@ mod moe;
 mod ple;
 mod qsa;
 
-use crate::{Device, Error, Weight};
+use crate::{Activations, Device, Error, Weight};
 
 /// The reference device; needs no state of its own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +26,7 @@ impl Device for Reference {
         "reference"
     }
 
-    fn load_matrix(&mut self, weight: &Weight) -> Result<Weight, Error> {
+    fn load_matrix(&mut self, weight: &Weight, _: Activations) -> Result<Weight, Error> {
         // One row decoded as a probe: formats that carry no weights are refused here.
         let probe = quant::decode_row(
             weight.ty(),
@@ -40,7 +40,7 @@ impl Device for Reference {
     }
 
     fn load_vector(&mut self, weight: &Weight) -> Result<Vec<f32>, Error> {
-        self.load_matrix(weight).map(|w| w.decode())
+        self.load_matrix(weight, Activations::F32).map(|w| w.decode())
     }
 }
 
