@@ -1,6 +1,7 @@
 //! The CPU as a device: buffers and states in host memory, weights in the mapped file.
 
 use crate::Isa;
+use crate::int8::{ActBlock, Int8Kernels, Product};
 use crate::pool::Pool;
 use crate::simd::{Decode, Kernels};
 use kernels::{Activations, Device, Error, Weight};
@@ -10,13 +11,15 @@ use kernels::{Activations, Device, Error, Weight};
 pub struct CpuOptions {
     /// Threads, the caller's included; 0 means one per available processor.
     pub threads: usize,
-    /// Instruction set; falls back to what the processor has.
+    /// Instruction set; falls back to the widest that the processor has.
     pub isa: Isa,
+    /// The least precision of activations, also where a matrix would allow less.
+    pub activations: Activations,
 }
 
 impl Default for CpuOptions {
     fn default() -> Self {
-        Self { threads: 0, isa: Isa::detect() }
+        Self { threads: 0, isa: Isa::detect(), activations: Activations::Int8 }
     }
 }
 
@@ -25,7 +28,10 @@ impl Default for CpuOptions {
 pub struct Cpu {
     pub(crate) pool: Pool,
     pub(crate) simd: Kernels,
+    pub(crate) int8: Int8Kernels,
     pub(crate) work: Work,
+    isa: Isa,
+    activations: Activations,
 }
 
 /// Intermediate values inside one operation, kept between calls.
@@ -35,12 +41,16 @@ pub(crate) struct Work {
     pub(crate) b: Vec<f32>,
     pub(crate) c: Vec<f32>,
     pub(crate) angles: Vec<(f32, f32)>,
+    /// Quantised activations of the running product.
+    pub(crate) acts: Vec<ActBlock>,
+    /// 0, 1, 2, ...: the rows of a product that takes them all.
+    pub(crate) row_numbers: Vec<u32>,
 }
 
 /// The first `len` values of a work vector, which grows as needed and is not cleared.
-pub(crate) fn room(work: &mut Vec<f32>, len: usize) -> &mut [f32] {
+pub(crate) fn room<T: Clone + Default>(work: &mut Vec<T>, len: usize) -> &mut [T] {
     if work.len() < len {
-        work.resize(len, 0.0);
+        work.resize(len, T::default());
     }
     &mut work[..len]
 }
@@ -50,6 +60,8 @@ pub(crate) fn room(work: &mut Vec<f32>, len: usize) -> &mut [f32] {
 pub struct CpuMatrix {
     pub(crate) weight: Weight,
     pub(crate) decoder: Decode,
+    /// Where its activations may be brought to 8 bits.
+    pub(crate) int8: Option<Product>,
 }
 
 impl Cpu {
@@ -59,12 +71,21 @@ impl Cpu {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             n => n,
         };
-        Self { pool: Pool::new(threads), simd: Kernels::new(options.isa), work: Work::default() }
+        let available = Isa::available();
+        let isa = if available.contains(&options.isa) { options.isa } else { Isa::detect() };
+        Self {
+            pool: Pool::new(threads),
+            simd: Kernels::new(isa),
+            int8: Int8Kernels::new(isa),
+            work: Work::default(),
+            isa,
+            activations: options.activations,
+        }
     }
 
     /// The instruction set in use.
     pub fn isa(&self) -> Isa {
-        self.simd.isa()
+        self.isa
     }
 
     /// Threads in use, the caller's included.
@@ -82,9 +103,17 @@ impl Device for Cpu {
         "cpu"
     }
 
-    fn load_matrix(&mut self, weight: &Weight, _: Activations) -> Result<CpuMatrix, Error> {
+    fn load_matrix(
+        &mut self,
+        weight: &Weight,
+        activations: Activations,
+    ) -> Result<CpuMatrix, Error> {
         match self.simd.decoder(weight.ty()) {
-            Some(decoder) => Ok(CpuMatrix { weight: weight.clone(), decoder }),
+            Some(decoder) => {
+                let allowed = [activations, self.activations] == [Activations::Int8; 2];
+                let int8 = if allowed { self.int8.product(weight.ty()) } else { None };
+                Ok(CpuMatrix { weight: weight.clone(), decoder, int8 })
+            }
             None => Err(Error::UnsupportedFormat {
                 name: weight.name().to_owned(),
                 ty: weight.ty(),

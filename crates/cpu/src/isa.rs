@@ -8,9 +8,15 @@ pub enum Isa {
     /// x86 with AVX2, FMA and F16C: 8 lanes.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// The same with AVX-VNNI: byte products in one instruction.
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni,
     /// x86 with AVX-512 F, BW, DQ and VL: 16 lanes.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// The same with AVX-512 VNNI: byte products in one instruction.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni,
     /// 64-bit Arm: 4 lanes.
     #[cfg(target_arch = "aarch64")]
     Neon,
@@ -32,6 +38,9 @@ impl Isa {
                 && is_x86_feature_detected!("f16c");
             if avx2 {
                 found.push(Self::Avx2);
+                if is_x86_feature_detected!("avxvnni") {
+                    found.push(Self::AvxVnni);
+                }
             }
             let avx512 = is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
@@ -39,6 +48,9 @@ impl Isa {
                 && is_x86_feature_detected!("avx512vl");
             if avx2 && avx512 {
                 found.push(Self::Avx512);
+                if is_x86_feature_detected!("avx512vnni") {
+                    found.push(Self::Avx512Vnni);
+                }
             }
         }
         #[cfg(target_arch = "aarch64")]
@@ -55,7 +67,11 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni => "avxvnni",
+            #[cfg(target_arch = "x86_64")]
             Self::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vnni => "avx512vnni",
             #[cfg(target_arch = "aarch64")]
             Self::Neon => "neon",
         }

@@ -9,6 +9,7 @@
 //! only, and rows of tokens never share an accumulator.
 
 mod device;
+mod int8;
 mod isa;
 mod ops;
 pub mod pool;

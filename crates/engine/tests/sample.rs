@@ -52,21 +52,6 @@ fn greedy(prompt: &[u32], max_tokens: usize) -> Request<'_> {
     Request { prompt, max_tokens: Some(max_tokens), ..Request::default() }
 }
 
-/// Mean Kullback-Leibler divergence of `found` from `expected`, in nats.
-fn mean_kld(found: &[f32], expected: &[f32], vocab: usize) -> f64 {
-    let log_softmax = |row: &[f32]| -> Vec<f64> {
-        let largest = row.iter().copied().fold(f32::MIN, f32::max);
-        let total: f64 = row.iter().map(|x| f64::from(x - largest).exp()).sum();
-        row.iter().map(|x| f64::from(x - largest) - total.ln()).collect()
-    };
-    let rows = found.chunks_exact(vocab).zip(expected.chunks_exact(vocab));
-    let kld = |(found, expected): (&[f32], &[f32])| -> f64 {
-        let (found, expected) = (log_softmax(found), log_softmax(expected));
-        expected.iter().zip(&found).map(|(e, f)| e.exp() * (e - f)).sum()
-    };
-    rows.map(kld).sum::<f64>() / (found.len() / vocab) as f64
-}
-
 #[test]
 fn as_close_to_the_unquantised_model_as_another_engine() {
     let folder = root().join("fixtures/sample");

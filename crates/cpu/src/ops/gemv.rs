@@ -1,100 +1,126 @@
-//! Matrix times rows: a few weight rows are decoded into the cache, then multiplied with every row
-//! of the window, in tiles of [`MAX_TILE`].
+//! Matrix times rows, with 8-bit or f32 activations.
 
-use crate::device::{Cpu, CpuMatrix};
+use super::rows::{rows_times, task_count, task_rows};
+use crate::device::{Cpu, CpuMatrix, room};
+use crate::int8::{ActBlock, Acts, CHUNK, Int8Kernels, Product, Scratch};
+use crate::pool::Pool;
 use crate::share::Shared;
-use crate::simd::{Kernels, MAX_TILE, Rows, Sums};
-use gguf::TensorType;
 use kernels::Gemv;
 use std::cell::RefCell;
 
-/// Weight rows per task: enough work to outweigh taking it.
-const TASK_ROWS: usize = 16;
+/// Multiplications per task: enough work to outweigh taking it.
+const TASK_PRODUCTS: usize = 64 * 1024;
 
-/// Decoded values that stay in the cache beside the activations while several tiles pass over them.
-const DECODED_VALUES: usize = 64 * 1024;
+/// Values that are quantised by the caller alone: less work than starting the other threads.
+const SERIAL_VALUES: usize = 32 * 1024;
 
 thread_local! {
-    /// Decoded weight rows of the running task.
-    static DECODED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    /// Panel and sums of the running task.
+    pub(super) static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Weight rows `first..last` (over all experts) times the activation rows `x`; `emit(t, row, value)`.
-///
-/// Rows are decoded in groups, each once, whatever the number of activation rows.
-pub(crate) fn rows_times(
-    simd: &Kernels,
-    w: &CpuMatrix,
-    (first, last): (usize, usize),
-    x: &[&[f32]],
-    mut emit: impl FnMut(usize, usize, f32),
-) {
-    let n_in = w.weight.n_in();
-    // As many rows as stay in the cache while several tiles of activations pass over them.
-    let most = if x.len() <= MAX_TILE { simd.tile_rows() } else { TASK_ROWS };
-    let fit = (DECODED_VALUES / n_in).clamp(1, most);
-    let group = if fit < simd.tile_rows() { fit } else { fit - fit % simd.tile_rows() };
-    let mut multiply = |start: usize, decoded: &[f32]| {
-        for (tile, rows) in x.chunks(MAX_TILE).enumerate() {
-            let mut tile_rows: Rows<'_> = [rows[0]; MAX_TILE];
-            tile_rows[..rows.len()].copy_from_slice(rows);
-            let mut row = start;
-            for weights in row_tiles(decoded, n_in, simd.tile_rows()) {
-                let mut sums = Sums::default();
-                simd.tile(weights, n_in, &tile_rows, rows.len(), &mut sums);
-                for sums in &sums[..weights.len() / n_in] {
-                    for (i, &sum) in sums[..rows.len()].iter().enumerate() {
-                        emit(tile * MAX_TILE + i, row, sum);
-                    }
-                    row += 1;
-                }
-            }
+/// Panels of a product with `rows` weight rows, a few to a task.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PanelTasks {
+    rows: usize,
+    per_panel: usize,
+    per_task: usize,
+}
+
+impl PanelTasks {
+    /// Tasks over `rows` weight rows of `n_in` values, times `tokens` rows of activations.
+    pub(super) fn new(product: &Product, rows: usize, n_in: usize, tokens: usize) -> Self {
+        let panel = product.rows() * n_in * tokens;
+        Self { rows, per_panel: product.rows(), per_task: TASK_PRODUCTS.div_ceil(panel) }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.rows.div_ceil(self.per_panel * self.per_task)
+    }
+
+    /// The panels of task `i`, as (first, last) rows.
+    pub(super) fn panels(&self, i: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let Self { rows, per_panel, per_task } = *self;
+        let first = i * per_task * per_panel;
+        let last = rows.min(first + per_task * per_panel);
+        (first..last).step_by(per_panel).map(move |row| (row, last.min(row + per_panel)))
+    }
+}
+
+/// Quantises `rows` rows of `n_in` values; the blocks are kept in `work`.
+pub(super) fn quantise<'a>(
+    pool: &mut Pool,
+    int8: Int8Kernels,
+    (x, rows): (&[f32], usize),
+    n_in: usize,
+    work: &'a mut Vec<ActBlock>,
+) -> Acts<'a> {
+    let blocks = room(work, rows * n_in.div_ceil(CHUNK));
+    let out = Shared::new(blocks);
+    let row = |t: usize| {
+        for (c, values) in x[t * n_in..][..n_in].chunks(CHUNK).enumerate() {
+            // SAFETY: task `t` writes the blocks of row `t` alone.
+            let block = unsafe { out.slice(c * rows + t..c * rows + t + 1) };
+            int8.quantise(values, &mut block[0]);
         }
     };
-    let bytes = w.weight.row_bytes();
-    let groups = (first..last)
-        .step_by(group)
-        .map(|start| (start, &w.weight.bytes()[start * bytes..last.min(start + group) * bytes]));
-    DECODED.with_borrow_mut(|decoded| {
-        for (start, encoded) in groups {
-            if let Some(values) = as_f32(w.weight.ty(), encoded) {
-                multiply(start, values);
-                continue;
-            }
-            let decoded = crate::device::room(decoded, encoded.len() / bytes * n_in);
-            simd.decode(w.decoder, encoded, decoded);
-            multiply(start, decoded);
-        }
-    });
+    if rows * n_in <= SERIAL_VALUES {
+        (0..rows).for_each(row);
+    } else {
+        pool.run(rows, &row);
+    }
+    Acts { blocks, rows }
 }
 
-/// Cuts decoded rows into tiles of `tile` rows, and single rows for the rest.
-fn row_tiles(decoded: &[f32], n_in: usize, tile: usize) -> impl Iterator<Item = &[f32]> {
-    let tiles = decoded.chunks_exact(tile * n_in);
-    let rest = tiles.remainder();
-    tiles.chain(rest.chunks_exact(n_in))
-}
-
-/// F32 weights as they lie in the file, which aligns them; `None` if there is something to decode.
-fn as_f32(ty: TensorType, encoded: &[u8]) -> Option<&[f32]> {
-    if ty == TensorType::F32 { bytemuck::try_cast_slice(encoded).ok() } else { None }
-}
-
-/// Splits `rows` into tasks of [`TASK_ROWS`]; the range of task `i`.
-pub(crate) fn task_rows(rows: usize, i: usize) -> (usize, usize) {
-    (i * TASK_ROWS, rows.min((i + 1) * TASK_ROWS))
-}
-
-/// Number of tasks for `rows`.
-pub(crate) fn task_count(rows: usize) -> usize {
-    rows.div_ceil(TASK_ROWS)
+/// The numbers below `count`.
+pub(super) fn numbers(work: &mut Vec<u32>, count: usize) -> &[u32] {
+    while work.len() < count {
+        work.push(work.len() as u32);
+    }
+    &work[..count]
 }
 
 impl Cpu {
     /// `y[t] = w x[t]` for row-major `x` `[rows, n_in]` and `y` `[rows, n_out]`.
     pub(crate) fn multiply(&mut self, w: &CpuMatrix, x: &[f32], rows: usize, y: &mut [f32]) {
-        let (n_in, n_out) = (w.weight.n_in(), w.weight.n_out());
         assert_eq!(w.weight.experts(), 1, "{} is an expert stack", w.weight.name());
+        match &w.int8 {
+            Some(product) => self.multiply_int8(w, product, x, rows, y),
+            None => self.multiply_f32(w, x, rows, y),
+        }
+    }
+
+    fn multiply_int8(
+        &mut self,
+        w: &CpuMatrix,
+        product: &Product,
+        x: &[f32],
+        rows: usize,
+        y: &mut [f32],
+    ) {
+        let (n_in, n_out) = (w.weight.n_in(), w.weight.n_out());
+        let Self { pool, work, int8, .. } = self;
+        let acts = quantise(pool, *int8, (x, rows), n_in, &mut work.acts);
+        let tokens = numbers(&mut work.row_numbers, rows);
+        let tasks = PanelTasks::new(product, n_out, n_in, rows);
+        let out = Shared::new(&mut y[..rows * n_out]);
+        pool.run(tasks.count(), &|task| {
+            SCRATCH.with_borrow_mut(|scratch| {
+                for (first, last) in tasks.panels(task) {
+                    product.panel(&w.weight, (first, last), &acts, tokens, (scratch, 0));
+                    let (sums, _) = scratch.sums_mut();
+                    for (t, sums) in sums.chunks_exact(product.rows()).take(rows).enumerate() {
+                        // SAFETY: a weight row belongs to one task.
+                        let y = unsafe { out.slice(t * n_out + first..t * n_out + last) };
+                        y.copy_from_slice(&sums[..last - first]);
+                    }
+                }
+            });
+        });
+    }
+
+    fn multiply_f32(&mut self, w: &CpuMatrix, x: &[f32], rows: usize, y: &mut [f32]) {
+        let (n_in, n_out) = (w.weight.n_in(), w.weight.n_out());
         let x: Vec<&[f32]> = x[..rows * n_in].chunks_exact(n_in).collect();
         let out = Shared::new(&mut y[..rows * n_out]);
         let simd = self.simd;

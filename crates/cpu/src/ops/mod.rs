@@ -1,5 +1,6 @@
 //! The families, one file each.
 
+mod experts;
 mod gdn;
 mod gemv;
 mod hc;
@@ -7,3 +8,4 @@ mod head;
 mod moe;
 mod ple;
 mod qsa;
+mod rows;

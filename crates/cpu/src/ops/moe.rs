@@ -1,30 +1,12 @@
 //! Routed experts: each expert in use is read once, its rows spread over all threads.
 
-use super::gemv::{rows_times, task_count, task_rows};
+use super::experts::Part;
 use crate::device::{Cpu, CpuMatrix};
 use crate::share::Shared;
 use kernels::Moe;
-use kernels::host::{Group, Plan};
+use kernels::host::Plan;
 use kernels::moe::{GateUp, MoeChoice, SharedExpert};
 use kernels::scalar::{sigmoid, silu};
-use std::cell::RefCell;
-
-thread_local! {
-    /// Gate values of the running task `[rows of x, weight rows]`.
-    static GATES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Activation rows of a group: `row_of(pair)` rows of `width` values.
-fn group_rows<'a>(
-    plan: &'a Plan,
-    group: &Group,
-    x: &'a [f32],
-    width: usize,
-    row_of: impl Fn(usize) -> usize,
-) -> Vec<&'a [f32]> {
-    let row = |&pair: &u32| &x[row_of(pair as usize) * width..][..width];
-    plan.pairs_of(group).iter().map(row).collect()
-}
 
 impl Moe for Cpu {
     fn moe_plan(&mut self, logits: &Vec<f32>, rows: usize, choice: MoeChoice, plan: &mut Plan) {
@@ -38,62 +20,27 @@ impl Moe for Cpu {
         u: &Vec<f32>,
         act: &mut Vec<f32>,
     ) {
-        // Stack, rows of one expert in it, and first row of the part, for gate and for up.
         let (gate, up, width) = match experts {
             GateUp::Separate { gate, up } => {
                 let width = gate.weight.n_out();
-                ((gate, width, 0), (up, width, 0), width)
+                (Part::new(gate, width, 0), Part::new(up, width, 0), width)
             }
             GateUp::Fused(both) => {
                 let width = both.weight.n_out() / 2;
-                ((both, 2 * width, 0), (both, 2 * width, width), width)
+                (Part::new(both, 2 * width, 0), Part::new(both, 2 * width, width), width)
             }
         };
-        let (simd, tasks) = (self.simd, task_count(width));
-        let out = Shared::new(&mut act[..plan.experts().len() * width]);
-        self.pool.run(plan.groups().len() * tasks, &|task| {
-            let group = &plan.groups()[task / tasks];
-            let (first, last) = task_rows(width, task % tasks);
-            let n_in = gate.0.weight.n_in();
-            let x = group_rows(plan, group, u, n_in, |pair| pair / plan.used());
-            let range = |(_, rows, offset): (&CpuMatrix, usize, usize)| {
-                let base = group.expert * rows + offset;
-                (base, (base + first, base + last))
-            };
-            GATES.with_borrow_mut(|gates| {
-                let count = last - first;
-                let gates = crate::device::room(gates, x.len() * count);
-                let (base, rows) = range(gate);
-                rows_times(&simd, gate.0, rows, &x, |t, row, value| {
-                    gates[t * count + (row - base - first)] = silu(value);
-                });
-                let (base, rows) = range(up);
-                let pairs = plan.pairs_of(group);
-                rows_times(&simd, up.0, rows, &x, |t, row, value| {
-                    let row = row - base;
-                    let value = gates[t * count + (row - first)] * value;
-                    // SAFETY: a pair belongs to one group, a weight row of it to one task.
-                    unsafe { out.set(pairs[t] as usize * width + row, value) }
-                });
-            });
-        });
+        match (&gate.matrix.int8, &up.matrix.int8) {
+            (Some(a), Some(b)) => self.gate_up_int8(plan, [(gate, a), (up, b)], width, (u, act)),
+            _ => self.gate_up_f32(plan, [gate, up], width, (u, act)),
+        }
     }
 
     fn moe_down(&mut self, plan: &Plan, down: &CpuMatrix, act: &Vec<f32>, part: &mut Vec<f32>) {
-        let (n_in, n_out) = (down.weight.n_in(), down.weight.n_out());
-        let (simd, tasks) = (self.simd, task_count(n_out));
-        let out = Shared::new(&mut part[..plan.experts().len() * n_out]);
-        self.pool.run(plan.groups().len() * tasks, &|task| {
-            let group = &plan.groups()[task / tasks];
-            let (first, last) = task_rows(n_out, task % tasks);
-            let base = group.expert * n_out;
-            let x = group_rows(plan, group, act, n_in, |pair| pair);
-            let pairs = plan.pairs_of(group);
-            rows_times(&simd, down, (base + first, base + last), &x, |t, row, value| {
-                // SAFETY: a pair belongs to one group, a weight row of it to one task.
-                unsafe { out.set(pairs[t] as usize * n_out + row - base, value) }
-            });
-        });
+        match &down.int8 {
+            Some(product) => self.down_int8(plan, down, product, (act, part)),
+            None => self.down_f32(plan, down, (act, part)),
+        }
     }
 
     fn swiglu(&mut self, a: &mut Vec<f32>, b: &Vec<f32>, len: usize) {

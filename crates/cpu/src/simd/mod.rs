@@ -148,22 +148,17 @@ instantiate!(
 instantiate!(neon, lanes::Neon, crate::Isa::Neon, "neon");
 
 impl Kernels {
-    /// The loops of `isa`, or of the widest instruction set found if the processor lacks it.
+    /// The loops of `isa`, which the processor must have.
     pub(crate) fn new(isa: Isa) -> Self {
-        let isa = if Isa::available().contains(&isa) { isa } else { Isa::detect() };
         match isa {
             Isa::Portable => portable::KERNELS,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => avx2::KERNELS,
+            Isa::Avx2 | Isa::AvxVnni => avx2::KERNELS,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => avx512::KERNELS,
+            Isa::Avx512 | Isa::Avx512Vnni => avx512::KERNELS,
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => neon::KERNELS,
         }
-    }
-
-    pub(crate) fn isa(&self) -> Isa {
-        self.isa
     }
 
     /// Decoder of a format; `None` if it carries no weights.

@@ -76,7 +76,10 @@ pub(crate) fn f32_weight(n_in: usize, n_out: usize, values: &[f32]) -> Weight {
 
 /// The CPU with each instruction set that this processor has.
 pub(crate) fn every_isa() -> Vec<Cpu> {
-    Isa::available().into_iter().map(|isa| Cpu::new(CpuOptions { threads: 2, isa })).collect()
+    Isa::available()
+        .into_iter()
+        .map(|isa| Cpu::new(CpuOptions { threads: 2, isa, ..CpuOptions::default() }))
+        .collect()
 }
 
 /// Emulated processors run a smaller set.

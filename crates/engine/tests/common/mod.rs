@@ -3,7 +3,7 @@
 
 use cpu::{Cpu, CpuOptions, Isa};
 use engine::{Engine, EngineConfig, Feed, Want};
-use kernels::Backend;
+use kernels::{Activations, Backend};
 use model::Checkpoint;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -63,7 +63,27 @@ pub(crate) fn engine_on<B: Backend>(backend: B, model: &str, config: EngineConfi
 }
 
 pub(crate) fn cpu(threads: usize, isa: Isa) -> Cpu {
-    Cpu::new(CpuOptions { threads, isa })
+    Cpu::new(CpuOptions { threads, isa, ..CpuOptions::default() })
+}
+
+/// The CPU with activations kept in f32, whatever the weights' format.
+pub(crate) fn exact_cpu(threads: usize, isa: Isa) -> Cpu {
+    Cpu::new(CpuOptions { threads, isa, activations: Activations::F32 })
+}
+
+/// Mean Kullback-Leibler divergence of `found` from `expected`, in nats.
+pub(crate) fn mean_kld(found: &[f32], expected: &[f32], vocab: usize) -> f64 {
+    let log_softmax = |row: &[f32]| -> Vec<f64> {
+        let largest = row.iter().copied().fold(f32::MIN, f32::max);
+        let total: f64 = row.iter().map(|x| f64::from(x - largest).exp()).sum();
+        row.iter().map(|x| f64::from(x - largest) - total.ln()).collect()
+    };
+    let rows = found.chunks_exact(vocab).zip(expected.chunks_exact(vocab));
+    let kld = |(found, expected): (&[f32], &[f32])| -> f64 {
+        let (found, expected) = (log_softmax(found), log_softmax(expected));
+        expected.iter().zip(&found).map(|(e, f)| e.exp() * (e - f)).sum()
+    };
+    rows.map(kld).sum::<f64>() / (found.len() / vocab) as f64
 }
 
 pub(crate) fn cpu_engine(model: &str, config: EngineConfig) -> Engine<Cpu> {

@@ -1,0 +1,328 @@
+//! Products of one format on one instruction set, and the loop over a panel's chunks.
+
+use super::activation::{self, ActBlock, Acts};
+use super::formats::{self, PanelFormat, PanelVisitor, with_panel_format};
+use super::lanes::RowLanes;
+use super::panel::{Panel, RowPointers};
+use super::tile::tile;
+use super::{CHUNK, GROUP, MAX_TILE};
+use crate::Isa;
+use gguf::TensorType;
+use kernels::Weight;
+
+type Decode = unsafe fn(&RowPointers, usize, usize, &mut Panel);
+type Tile = unsafe fn(&Panel, usize, &[*const ActBlock; MAX_TILE], &mut [f32]);
+type Quantise = unsafe fn(&[f32], &mut ActBlock);
+
+/// The products of one instruction set.
+///
+/// # Safety
+/// As for [`crate::simd::Kernels`]: only made for instruction sets that the processor has.
+#[derive(Clone, Copy)]
+pub(crate) struct Int8Kernels {
+    find: fn(TensorType) -> Option<Product>,
+    quantise: Quantise,
+}
+
+/// The product of one format.
+#[derive(Clone, Copy)]
+pub(crate) struct Product {
+    decode: Decode,
+    /// By the number of window rows less one.
+    tiles: &'static [Tile],
+    /// Weight rows of a panel.
+    rows: usize,
+    block_elements: usize,
+    block_bytes: usize,
+}
+
+/// Working memory of one thread.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    panel: Box<Panel>,
+    /// Two sets of sums: gate and up projections need one each.
+    sums: [Vec<f32>; 2],
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self { panel: Box::new(Panel::ZERO), sums: [Vec::new(), Vec::new()] }
+    }
+}
+
+impl Scratch {
+    /// Both sets of sums, `[window rows][panel rows]`.
+    pub(crate) fn sums_mut(&mut self) -> (&mut [f32], &mut [f32]) {
+        let [a, b] = &mut self.sums;
+        (a, b)
+    }
+}
+
+impl Product {
+    /// Weight rows of a panel.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Multiplies weight rows `first..last` (at most [`Product::rows`]) with the rows `tokens` of `x`;
+    /// afterwards set `set` of the scratch's sums holds `[tokens][rows]`.
+    pub(crate) fn panel(
+        &self,
+        weight: &Weight,
+        (first, last): (usize, usize),
+        x: &Acts<'_>,
+        tokens: &[u32],
+        (scratch, set): (&mut Scratch, usize),
+    ) {
+        let Scratch { panel, sums } = scratch;
+        let (n_in, row_bytes) = (weight.n_in(), weight.row_bytes());
+        assert!(first < last && last - first <= self.rows);
+        assert!(x.blocks.len() >= n_in.div_ceil(CHUNK) * x.rows);
+        assert!(tokens.iter().all(|&t| (t as usize) < x.rows), "rows of the window");
+        let encoded = &weight.bytes()[first * row_bytes..last * row_bytes];
+        let rows = RowPointers::new(encoded, row_bytes);
+        let sums = crate::device::room(&mut sums[set], tokens.len() * self.rows);
+        sums.fill(0.0);
+        let chunk_bytes = CHUNK / self.block_elements * self.block_bytes;
+        for (c, start) in (0..n_in).step_by(CHUNK).enumerate() {
+            let values = CHUNK.min(n_in - start);
+            let at = c * chunk_bytes;
+            prefetch(&rows, self.rows, at + encoded.len(), chunk_bytes);
+            // SAFETY: `rows` are rows of `n_in` values in this format, and the processor has the
+            // instruction set that this product was made for.
+            unsafe { (self.decode)(&rows, at, values / self.block_elements, panel) };
+            let blocks = &x.blocks[c * x.rows..(c + 1) * x.rows];
+            let tiles = tokens.chunks(self.tiles.len());
+            for (tokens, sums) in tiles.zip(sums.chunks_mut(self.tiles.len() * self.rows)) {
+                let mut of_tile: [*const ActBlock; MAX_TILE] = [&blocks[0]; MAX_TILE];
+                for (block, &t) in of_tile.iter_mut().zip(tokens) {
+                    *block = &blocks[t as usize];
+                }
+                // SAFETY: as above; the pointers come from references.
+                unsafe { (self.tiles[tokens.len() - 1])(panel, values / GROUP, &of_tile, sums) };
+            }
+        }
+    }
+}
+
+/// Asks for the bytes that the next panel will read at the same place: its rows follow this one's.
+#[inline(always)]
+fn prefetch(rows: &RowPointers, count: usize, at: usize, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for r in 0..count {
+        for line in (0..bytes).step_by(64) {
+            let address = rows.row(r).wrapping_add(at + line);
+            // SAFETY: a prefetch never faults, whatever the address.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T1>(address.cast());
+            }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (rows, count, at, bytes);
+}
+
+/// Instantiates the products for a vector type and its instruction set.
+macro_rules! instantiate {
+    ($name:ident, $lanes:ty, [$($t:literal),+] $(, $features:literal)?) => {
+        mod $name {
+            use super::*;
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn decode<F: PanelFormat>(
+                rows: &RowPointers,
+                at: usize,
+                blocks: usize,
+                panel: &mut Panel,
+            ) {
+                // SAFETY: the instruction set is enabled on this function; the rest is passed on.
+                unsafe { formats::decode::<F, $lanes>(rows, at, blocks, panel) }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn product<const T: usize, const SPLIT: usize, const OFFSETS: bool>(
+                panel: &Panel,
+                groups: usize,
+                x: &[*const ActBlock; MAX_TILE],
+                sums: &mut [f32],
+            ) {
+                // SAFETY: the instruction set is enabled on this function; the rest is passed on.
+                unsafe { tile::<$lanes, T, SPLIT, OFFSETS>(panel, groups, x, sums) }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn quantise(x: &[f32], block: &mut ActBlock) {
+                activation::quantise(x, block);
+            }
+
+            struct Find;
+            impl PanelVisitor for Find {
+                type Out = Product;
+                fn visit<F: PanelFormat>(self) -> Product {
+                    let tiles: &'static [Tile] = match (F::SPLIT, F::OFFSETS) {
+                        (1, false) => &[$(product::<$t, 1, false>),+],
+                        (1, true) => &[$(product::<$t, 1, true>),+],
+                        (_, false) => &[$(product::<$t, 2, false>),+],
+                        (_, true) => &[$(product::<$t, 2, true>),+],
+                    };
+                    Product {
+                        decode: decode::<F>,
+                        tiles,
+                        rows: <$lanes>::ROWS,
+                        block_elements: F::ELEMENTS,
+                        block_bytes: F::BYTES,
+                    }
+                }
+            }
+
+            fn find(ty: TensorType) -> Option<Product> {
+                with_panel_format(ty, Find)
+            }
+
+            const _: () = assert!([$($t),+].len() == <$lanes>::TILE);
+            pub(super) const KERNELS: Int8Kernels = Int8Kernels { find, quantise };
+        }
+    };
+}
+
+instantiate!(portable, crate::int8::lanes_portable::Portable, [1, 2, 3, 4]);
+#[cfg(target_arch = "x86_64")]
+instantiate!(
+    avx2,
+    crate::int8::lanes_x86::Avx2<crate::int8::lanes_x86::Madd>,
+    [1, 2, 3, 4],
+    "avx2,fma,f16c"
+);
+#[cfg(target_arch = "x86_64")]
+instantiate!(
+    avx_vnni,
+    crate::int8::lanes_x86::Avx2<crate::int8::lanes_x86::Vnni>,
+    [1, 2, 3, 4],
+    "avx2,fma,f16c,avxvnni"
+);
+#[cfg(target_arch = "x86_64")]
+instantiate!(
+    avx512_vnni,
+    crate::int8::lanes_x86::Avx512Vnni,
+    [1, 2, 3, 4, 5, 6, 7, 8],
+    "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
+);
+
+impl Int8Kernels {
+    /// The products of `isa`, which the processor must have.
+    pub(crate) fn new(isa: Isa) -> Self {
+        match isa {
+            Isa::Portable => portable::KERNELS,
+            // Without VNNI, 512-bit vectors have no product of bytes worth having.
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 | Isa::Avx512 => avx2::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni => avx_vnni::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Vnni => avx512_vnni::KERNELS,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => portable::KERNELS,
+        }
+    }
+
+    /// The product of a format; `None` for floats and what carries no weights.
+    pub(crate) fn product(&self, ty: TensorType) -> Option<Product> {
+        (self.find)(ty)
+    }
+
+    /// Quantises up to 256 values, a multiple of 32.
+    pub(crate) fn quantise(&self, x: &[f32], block: &mut ActBlock) {
+        // SAFETY: the processor has the instruction set of this table.
+        unsafe { (self.quantise)(x, block) }
+    }
+}
+
+impl std::fmt::Debug for Int8Kernels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Int8Kernels").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Product {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Product").field("rows", &self.rows).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// What a panel says of value `i` of row `r`.
+    fn value(
+        panel: &Panel,
+        rows: usize,
+        split: usize,
+        offsets: bool,
+        bias: u8,
+        (r, i): (usize, usize),
+    ) -> f32 {
+        let code = panel.codes[(i / 4 * rows + r) * 4 + i % 4] ^ bias;
+        let group = i / (GROUP / split) * rows + r;
+        let value = panel.scales[group] * f32::from(code as i8);
+        if offsets { value + panel.offsets[group] } else { value }
+    }
+
+    struct Shape;
+    impl PanelVisitor for Shape {
+        type Out = (usize, bool);
+        fn visit<F: PanelFormat>(self) -> (usize, bool) {
+            (F::SPLIT, F::OFFSETS)
+        }
+    }
+
+    #[test]
+    fn panels_hold_the_values_that_the_definition_decodes() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/formats");
+        let mut formats = 0;
+        for isa in Isa::available() {
+            let bias = match isa.name() {
+                "avxvnni" | "avx512vnni" => 128,
+                _ => 0,
+            };
+            for &ty in TensorType::ALL {
+                let Some(product) = Int8Kernels::new(isa).product(ty) else { continue };
+                formats += 1;
+                let (split, offsets) = with_panel_format(ty, Shape).unwrap();
+                for file in ["rand", "edge"] {
+                    let path = fixtures.join(format!("{}.{file}.bin", ty.name()));
+                    let all = std::fs::read(path).unwrap();
+                    let blocks = all.len() / ty.block_bytes();
+                    // One block per row and chunk; a panel of every size from 1 row up.
+                    for first in 0..blocks {
+                        let count = (blocks - first).min(1 + first % product.rows);
+                        let bytes = &all[first * ty.block_bytes()..][..count * ty.block_bytes()];
+                        let rows = RowPointers::new(bytes, ty.block_bytes());
+                        let mut panel = Panel::ZERO;
+                        // SAFETY: every row has one block; the instruction set is available.
+                        unsafe { (product.decode)(&rows, 0, 1, &mut panel) };
+                        for r in 0..count {
+                            let block = &bytes[r * ty.block_bytes()..][..ty.block_bytes()];
+                            let mut want = vec![0.0; ty.block_elements()];
+                            quant::decode_row(ty, block, &mut want).unwrap();
+                            for (i, want) in want.iter().enumerate() {
+                                let found =
+                                    value(&panel, product.rows, split, offsets, bias, (r, i));
+                                let same = found.to_bits() == want.to_bits()
+                                    || found.is_nan() && want.is_nan();
+                                let (name, isa) = (ty.name(), isa.name());
+                                assert!(
+                                    same,
+                                    "{name} {isa} {file} block {first}+{r}, {i}: {found} for {want}"
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(formats >= 25);
+    }
+}

@@ -1,0 +1,193 @@
+//! Products with the matrices of the experts in use, with 8-bit or f32 activations.
+
+use super::gemv::{PanelTasks, SCRATCH, quantise};
+use super::rows::{rows_times, task_count, task_rows};
+use crate::device::{Cpu, CpuMatrix, room};
+use crate::int8::Product;
+use crate::share::Shared;
+use kernels::host::{Group, Plan};
+use kernels::scalar::silu;
+use std::cell::RefCell;
+
+thread_local! {
+    /// Gate values of the running task `[rows of x, weight rows]`.
+    static GATES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    /// Rows of the window that the running task's expert sees.
+    static TOKENS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Gate or up projections inside a stack.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part<'a> {
+    pub(super) matrix: &'a CpuMatrix,
+    /// Rows of one expert in the stack.
+    rows: usize,
+    /// First row of the part in an expert.
+    offset: usize,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn new(matrix: &'a CpuMatrix, rows: usize, offset: usize) -> Self {
+        Self { matrix, rows, offset }
+    }
+
+    /// First row of the part of expert `expert` in the stack.
+    fn base(&self, expert: usize) -> usize {
+        expert * self.rows + self.offset
+    }
+}
+
+/// Activation rows of a group: `row_of(pair)` rows of `width` values.
+fn group_rows<'a>(
+    plan: &'a Plan,
+    group: &Group,
+    x: &'a [f32],
+    width: usize,
+    row_of: impl Fn(usize) -> usize,
+) -> Vec<&'a [f32]> {
+    let row = |&pair: &u32| &x[row_of(pair as usize) * width..][..width];
+    plan.pairs_of(group).iter().map(row).collect()
+}
+
+/// Rows of an expert per window row that it sees, as an average: what a task's size is judged by.
+fn average_group(plan: &Plan) -> usize {
+    plan.experts().len().div_ceil(plan.groups().len().max(1)).max(1)
+}
+
+impl Cpu {
+    pub(super) fn gate_up_int8(
+        &mut self,
+        plan: &Plan,
+        [(gate, gate_product), (up, up_product)]: [(Part<'_>, &Product); 2],
+        width: usize,
+        (u, act): (&[f32], &mut [f32]),
+    ) {
+        let n_in = gate.matrix.weight.n_in();
+        let Self { pool, work, int8, .. } = self;
+        let acts = quantise(pool, *int8, (u, plan.rows()), n_in, &mut work.acts);
+        let panels = PanelTasks::new(gate_product, width, n_in, 2 * average_group(plan));
+        let tasks = panels.count();
+        let out = Shared::new(&mut act[..plan.experts().len() * width]);
+        pool.run(plan.groups().len() * tasks, &|task| {
+            let group = &plan.groups()[task / tasks];
+            let pairs = plan.pairs_of(group);
+            let (gate_base, up_base) = (gate.base(group.expert), up.base(group.expert));
+            SCRATCH.with_borrow_mut(|scratch| {
+                TOKENS.with_borrow_mut(|tokens| {
+                    tokens.clear();
+                    tokens.extend(pairs.iter().map(|&pair| pair / plan.used() as u32));
+                    for (first, last) in panels.panels(task % tasks) {
+                        let weight = &gate.matrix.weight;
+                        let rows = (gate_base + first, gate_base + last);
+                        gate_product.panel(weight, rows, &acts, tokens, (scratch, 0));
+                        let weight = &up.matrix.weight;
+                        let rows = (up_base + first, up_base + last);
+                        up_product.panel(weight, rows, &acts, tokens, (scratch, 1));
+                        let (gates, ups) = scratch.sums_mut();
+                        let sums = gates
+                            .chunks_exact(gate_product.rows())
+                            .zip(ups.chunks_exact(up_product.rows()));
+                        for (&pair, (gates, ups)) in pairs.iter().zip(sums) {
+                            let at = pair as usize * width;
+                            // SAFETY: a pair belongs to one group, a weight row of it to one task.
+                            let act = unsafe { out.slice(at + first..at + last) };
+                            for ((act, &gate), &up) in act.iter_mut().zip(gates).zip(ups) {
+                                *act = silu(gate) * up;
+                            }
+                        }
+                    }
+                });
+            });
+        });
+    }
+
+    pub(super) fn gate_up_f32(
+        &mut self,
+        plan: &Plan,
+        [gate, up]: [Part<'_>; 2],
+        width: usize,
+        (u, act): (&[f32], &mut [f32]),
+    ) {
+        let (simd, tasks) = (self.simd, task_count(width));
+        let out = Shared::new(&mut act[..plan.experts().len() * width]);
+        self.pool.run(plan.groups().len() * tasks, &|task| {
+            let group = &plan.groups()[task / tasks];
+            let (first, last) = task_rows(width, task % tasks);
+            let n_in = gate.matrix.weight.n_in();
+            let x = group_rows(plan, group, u, n_in, |pair| pair / plan.used());
+            GATES.with_borrow_mut(|gates| {
+                let count = last - first;
+                let gates = room(gates, x.len() * count);
+                let base = gate.base(group.expert);
+                let rows = (base + first, base + last);
+                rows_times(&simd, gate.matrix, rows, &x, |t, row, value| {
+                    gates[t * count + (row - base - first)] = silu(value);
+                });
+                let base = up.base(group.expert);
+                let rows = (base + first, base + last);
+                let pairs = plan.pairs_of(group);
+                rows_times(&simd, up.matrix, rows, &x, |t, row, value| {
+                    let row = row - base;
+                    let value = gates[t * count + (row - first)] * value;
+                    // SAFETY: a pair belongs to one group, a weight row of it to one task.
+                    unsafe { out.set(pairs[t] as usize * width + row, value) }
+                });
+            });
+        });
+    }
+
+    pub(super) fn down_int8(
+        &mut self,
+        plan: &Plan,
+        down: &CpuMatrix,
+        product: &Product,
+        (act, part): (&[f32], &mut [f32]),
+    ) {
+        let (n_in, n_out) = (down.weight.n_in(), down.weight.n_out());
+        let Self { pool, work, int8, .. } = self;
+        let pairs = plan.experts().len();
+        let acts = quantise(pool, *int8, (act, pairs), n_in, &mut work.acts);
+        let panels = PanelTasks::new(product, n_out, n_in, average_group(plan));
+        let tasks = panels.count();
+        let out = Shared::new(&mut part[..pairs * n_out]);
+        pool.run(plan.groups().len() * tasks, &|task| {
+            let group = &plan.groups()[task / tasks];
+            let (base, pairs) = (group.expert * n_out, plan.pairs_of(group));
+            SCRATCH.with_borrow_mut(|scratch| {
+                for (first, last) in panels.panels(task % tasks) {
+                    let rows = (base + first, base + last);
+                    product.panel(&down.weight, rows, &acts, pairs, (scratch, 0));
+                    let (sums, _) = scratch.sums_mut();
+                    for (&pair, sums) in pairs.iter().zip(sums.chunks_exact(product.rows())) {
+                        let at = pair as usize * n_out;
+                        // SAFETY: a pair belongs to one group, a weight row of it to one task.
+                        let part = unsafe { out.slice(at + first..at + last) };
+                        part.copy_from_slice(&sums[..last - first]);
+                    }
+                }
+            });
+        });
+    }
+
+    pub(super) fn down_f32(
+        &mut self,
+        plan: &Plan,
+        down: &CpuMatrix,
+        (act, part): (&[f32], &mut [f32]),
+    ) {
+        let (n_in, n_out) = (down.weight.n_in(), down.weight.n_out());
+        let (simd, tasks) = (self.simd, task_count(n_out));
+        let out = Shared::new(&mut part[..plan.experts().len() * n_out]);
+        self.pool.run(plan.groups().len() * tasks, &|task| {
+            let group = &plan.groups()[task / tasks];
+            let (first, last) = task_rows(n_out, task % tasks);
+            let base = group.expert * n_out;
+            let x = group_rows(plan, group, act, n_in, |pair| pair);
+            let pairs = plan.pairs_of(group);
+            rows_times(&simd, down, (base + first, base + last), &x, |t, row, value| {
+                // SAFETY: a pair belongs to one group, a weight row of it to one task.
+                unsafe { out.set(pairs[t] as usize * n_out + row - base, value) }
+            });
+        });
+    }
+}
