@@ -20,6 +20,12 @@ pub enum Isa {
     /// 64-bit Arm: 4 lanes.
     #[cfg(target_arch = "aarch64")]
     Neon,
+    /// The same with the dot product of bytes.
+    #[cfg(target_arch = "aarch64")]
+    NeonDot,
+    /// The same with the matrix product of bytes too.
+    #[cfg(target_arch = "aarch64")]
+    NeonI8mm,
 }
 
 impl Isa {
@@ -56,6 +62,12 @@ impl Isa {
         #[cfg(target_arch = "aarch64")]
         if std::arch::is_aarch64_feature_detected!("neon") {
             found.push(Self::Neon);
+            if std::arch::is_aarch64_feature_detected!("dotprod") {
+                found.push(Self::NeonDot);
+                if std::arch::is_aarch64_feature_detected!("i8mm") {
+                    found.push(Self::NeonI8mm);
+                }
+            }
         }
         found
     }
@@ -74,6 +86,10 @@ impl Isa {
             Self::Avx512Vnni => "avx512vnni",
             #[cfg(target_arch = "aarch64")]
             Self::Neon => "neon",
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonDot => "neondot",
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonI8mm => "neoni8mm",
         }
     }
 }

@@ -68,4 +68,22 @@ pub(crate) trait RowLanes: 'static {
     unsafe fn codes(p: *const u8) -> Self::W;
     /// Adds the products of four codes of every row with the four values at `x`, exactly.
     unsafe fn dot(sum: Self::V, codes: Self::W, x: *const i8) -> Self::V;
+    /// Adds the products of `quads` quads at `codes` with the values at each of `x`, exactly.
+    #[inline(always)]
+    unsafe fn dots<const T: usize>(
+        sums: &mut [Self::V; T],
+        quads: usize,
+        codes: *const u8,
+        x: [*const i8; T],
+    ) {
+        for quad in 0..quads {
+            // SAFETY: passed on.
+            unsafe {
+                let codes = Self::codes(codes.add(quad * 4 * Self::ROWS));
+                for t in 0..T {
+                    sums[t] = Self::dot(sums[t], codes, x[t].add(4 * quad));
+                }
+            }
+        }
+    }
 }

@@ -11,6 +11,8 @@
 pub(crate) mod activation;
 mod formats;
 mod lanes;
+#[cfg(target_arch = "aarch64")]
+mod lanes_neon;
 mod lanes_portable;
 #[cfg(target_arch = "x86_64")]
 mod lanes_x86;

@@ -209,6 +209,28 @@ instantiate!(
     "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
 );
 
+#[cfg(target_arch = "aarch64")]
+instantiate!(
+    neon,
+    crate::int8::lanes_neon::Neon<crate::int8::lanes_neon::Widening>,
+    [1, 2, 3, 4, 5, 6, 7, 8],
+    "neon"
+);
+#[cfg(target_arch = "aarch64")]
+instantiate!(
+    neon_dot,
+    crate::int8::lanes_neon::Neon<crate::int8::lanes_neon::DotProduct>,
+    [1, 2, 3, 4, 5, 6, 7, 8],
+    "neon,dotprod"
+);
+#[cfg(target_arch = "aarch64")]
+instantiate!(
+    neon_i8mm,
+    crate::int8::lanes_neon::Neon<crate::int8::lanes_neon::Matrix>,
+    [1, 2, 3, 4, 5, 6, 7, 8],
+    "neon,dotprod,i8mm"
+);
+
 impl Int8Kernels {
     /// The products of `isa`, which the processor must have.
     pub(crate) fn new(isa: Isa) -> Self {
@@ -222,7 +244,11 @@ impl Int8Kernels {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512Vnni => avx512_vnni::KERNELS,
             #[cfg(target_arch = "aarch64")]
-            Isa::Neon => portable::KERNELS,
+            Isa::Neon => neon::KERNELS,
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonDot => neon_dot::KERNELS,
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonI8mm => neon_i8mm::KERNELS,
         }
     }
 

@@ -48,12 +48,12 @@ pub(crate) unsafe fn tile<L: RowLanes, const T: usize, const SPLIT: usize, const
                     };
                 }
                 let quads = GROUP / 4 / SPLIT;
-                for quad in part * quads..(part + 1) * quads {
-                    let codes = L::codes(panel.codes.as_ptr().add(quad * 4 * L::ROWS));
-                    for t in 0..T {
-                        sum[t] = L::dot(sum[t], codes, (*x[t]).q.as_ptr().add(4 * quad));
-                    }
+                let codes = panel.codes.as_ptr().add(part * quads * 4 * L::ROWS);
+                let mut values = [std::ptr::null(); T];
+                for t in 0..T {
+                    values[t] = (*x[t]).q.as_ptr().add(4 * part * quads);
                 }
+                L::dots(&mut sum, quads, codes, values);
                 let scales = L::load_f32(panel.scales.as_ptr().add(part * L::ROWS));
                 for t in 0..T {
                     let x_scale = L::splat_f32(*(*x[t]).scale.get_unchecked(g));

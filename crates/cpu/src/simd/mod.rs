@@ -157,7 +157,7 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 | Isa::Avx512Vnni => avx512::KERNELS,
             #[cfg(target_arch = "aarch64")]
-            Isa::Neon => neon::KERNELS,
+            Isa::Neon | Isa::NeonDot | Isa::NeonI8mm => neon::KERNELS,
         }
     }
 
