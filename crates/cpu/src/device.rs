@@ -1,6 +1,7 @@
 //! The CPU as a device: buffers and states in host memory, weights in the mapped file.
 
 use crate::Isa;
+use crate::ops::angles::Angles;
 use crate::pool::Pool;
 use crate::simd::{Decode, Kernels};
 use kernels::{Activations, Device, Error, Weight};
@@ -34,7 +35,9 @@ pub(crate) struct Work {
     pub(crate) a: Vec<f32>,
     pub(crate) b: Vec<f32>,
     pub(crate) c: Vec<f32>,
-    pub(crate) angles: Vec<(f32, f32)>,
+    /// Rotations of attention heads and of index heads.
+    pub(crate) angles: Angles,
+    pub(crate) index_angles: Angles,
 }
 
 /// The first `len` values of a work vector, which grows as needed and is not cleared.

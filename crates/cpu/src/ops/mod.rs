@@ -1,5 +1,7 @@
 //! The families, one file each.
 
+pub(crate) mod angles;
+mod conv;
 mod gdn;
 mod gemv;
 mod hc;
@@ -7,3 +9,4 @@ mod head;
 mod moe;
 mod ple;
 mod qsa;
+mod spread;

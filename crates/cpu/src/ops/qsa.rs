@@ -1,21 +1,31 @@
 //! Indexed sparse attention: only selected rows of the cache are read.
 
+use super::spread::part;
 use crate::device::{Cpu, room};
 use crate::share::Shared;
-use crate::simd::Kernels;
+use crate::simd::elementwise::Gate;
+use crate::simd::{Attend, HEADS, Kernels};
 use kernels::host::{QsaState, Selection};
 use kernels::qsa::{AttendQuery, IndexQuery};
-use kernels::rope::{self, Rope};
-use kernels::scalar::{relu, sigmoid};
+use kernels::rope;
+use kernels::scalar::relu;
 use kernels::{Qsa, QsaKeys, QsaShape, Window};
 use std::cell::RefCell;
 
 /// Blocks scored per task.
 const BLOCKS: usize = 512;
 
+/// Working memory of attention.
+struct Scratch {
+    /// Queries and attention weights.
+    values: Vec<f32>,
+    positions: Vec<u32>,
+}
+
 thread_local! {
-    /// Query and attention weights of the running task.
-    static ATTEND: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    /// Of the running task.
+    static ATTEND: RefCell<Scratch> =
+        const { RefCell::new(Scratch { values: Vec::new(), positions: Vec::new() }) };
 }
 
 impl Qsa for Cpu {
@@ -27,20 +37,18 @@ impl Qsa for Cpu {
         state: &mut QsaState,
     ) {
         let (dim, kv_dim, simd) = (shape.head_dim, shape.kv_dim(), self.simd);
-        let rope = Rope::new(shape.rope_dims, shape.rope_base);
-        let index_rope = Rope::new(shape.index_rope_dims(), shape.rope_base);
+        let pairs = shape.rope_dims / 2;
+        let angles = self.work.angles.of(shape.rope_dims, shape.rope_base, window);
         for run in window.runs() {
             let kv = state.slot_mut(run.slot, run.first_pos + run.len);
             assert_eq!(kv.k.len(), run.first_pos * kv_dim, "slot {} is elsewhere", run.slot);
             for t in run.rows() {
-                self.work.angles.clear();
-                rope.angles(run.pos(t), &mut self.work.angles);
                 for head in keys.k[t * kv_dim..][..kv_dim].chunks_exact(dim) {
                     let start = kv.k.len();
                     kv.k.resize(start + dim, 0.0);
                     let key = &mut kv.k[start..];
                     simd.rms_norm(head, keys.k_norm, shape.eps, key);
-                    rope::apply(&self.work.angles, key);
+                    rope::apply(&angles[t * pairs..][..pairs], key);
                 }
                 kv.v.extend_from_slice(&keys.v[t * kv_dim..][..kv_dim]);
                 let Some((raw, norm)) = keys.index else { continue };
@@ -54,7 +62,8 @@ impl Qsa for Cpu {
                     pool_keys(&simd, &kv.index[first * width..], shape.block, mean);
                     let key = &mut kv.blocks[start..];
                     simd.rms_norm(mean, norm, shape.eps, key);
-                    index_rope.rotate(first, key);
+                    let angles = &mut self.work.index_angles;
+                    angles.rotate(shape.index_rope_dims(), shape.rope_base, (first, key));
                 }
             }
         }
@@ -73,8 +82,8 @@ impl Qsa for Cpu {
             return window.iter().for_each(|(_, _, pos)| selection.push_all(pos));
         };
         let (width, simd) = (shape.index_dim, self.simd);
-        let query_len = shape.index_heads * width;
-        let rope = Rope::new(shape.index_rope_dims(), shape.rope_base);
+        let (query_len, pairs) = (shape.index_heads * width, shape.index_rope_dims() / 2);
+        let angles = self.work.index_angles.of(shape.index_rope_dims(), shape.rope_base, window);
         for (t, slot, pos) in window.iter() {
             let blocks = (pos + 1) / shape.block;
             if blocks <= shape.max_blocks() {
@@ -82,12 +91,10 @@ impl Qsa for Cpu {
                 continue;
             }
             let heads = room(&mut self.work.a, query_len);
-            self.work.angles.clear();
-            rope.angles(pos, &mut self.work.angles);
             let raw = q[t * query_len..][..query_len].chunks_exact(width);
             for (raw, head) in raw.zip(heads.chunks_exact_mut(width)) {
                 simd.rms_norm(raw, norm, shape.eps, head);
-                rope::apply(&self.work.angles, head);
+                rope::apply(&angles[t * pairs..][..pairs], head);
             }
             let (heads, keys) = (&*heads, &state.slot(slot).blocks);
             let scores = room(&mut self.work.b, blocks);
@@ -114,44 +121,56 @@ impl Qsa for Cpu {
         state: &QsaState,
         o: &mut Vec<f32>,
     ) {
-        let (dim, heads, simd) = (shape.head_dim, shape.heads, self.simd);
-        let rope = Rope::new(shape.rope_dims, shape.rope_base);
-        self.work.angles.clear();
-        for (_, _, pos) in window.iter() {
-            rope.angles(pos, &mut self.work.angles);
-        }
-        let angles = &self.work.angles;
-        let rows: Vec<(usize, usize, usize)> = window.iter().collect();
-        let out = Shared::new(&mut o[..rows.len() * shape.query_dim()]);
-        self.pool.run(rows.len() * heads, &|task| {
-            let ((t, slot, _), h) = (rows[task / heads], task % heads);
-            let both = &query.q[task * 2 * dim..][..2 * dim];
-            let kv_head = h / (heads / shape.kv_heads);
-            ATTEND.with_borrow_mut(|work| {
-                let count = query.selection.count(t);
-                let (q, weights) = room(work, dim + count).split_at_mut(dim);
-                simd.rms_norm(&both[..dim], query.norm, shape.eps, q);
-                rope::apply(&angles[t * rope.pairs()..][..rope.pairs()], q);
-
+        let (dim, rows, simd) = (shape.head_dim, window.rows(), self.simd);
+        let pairs = shape.rope_dims / 2;
+        let angles = self.work.angles.of(shape.rope_dims, shape.rope_base, window);
+        let shared_by = shape.heads / shape.kv_heads;
+        let parts = shared_by.div_ceil(HEADS);
+        let out = Shared::new(&mut o[..rows * shape.query_dim()]);
+        let row = |t: usize, slot: usize, task: usize| {
+            let kv_head = task / parts;
+            let own = part(shared_by, HEADS, task % parts);
+            let heads = kv_head * shared_by + own.start..kv_head * shared_by + own.end;
+            let first = (t * shape.heads + heads.start) * dim;
+            let both = &query.q[2 * first..][..2 * heads.len() * dim];
+            // SAFETY: a head of a row belongs to one task.
+            let o = unsafe { out.slice(first..first + heads.len() * dim) };
+            ATTEND.with_borrow_mut(|Scratch { values, positions }| {
+                positions.clear();
+                query.selection.ranges(t).for_each(|r| positions.extend(r.start as u32..r.end as u32));
+                if positions.is_empty() {
+                    return o.fill(f32::NAN);
+                }
+                let (q, weights) =
+                    room(values, heads.len() * (dim + positions.len())).split_at_mut(heads.len() * dim);
+                for (q, both) in q.chunks_exact_mut(dim).zip(both.chunks_exact(2 * dim)) {
+                    simd.rms_norm(&both[..dim], query.norm, shape.eps, q);
+                    rope::apply(&angles[t * pairs..][..pairs], q);
+                }
                 let kv = state.slot(slot);
-                let at = |p: usize| p * shape.kv_dim() + kv_head * dim;
-                let positions = || query.selection.ranges(t).flatten();
-                let scale = 1.0 / (dim as f32).sqrt();
-                for (w, p) in weights.iter_mut().zip(positions()) {
-                    *w = simd.dot(q, &kv.k[at(p)..][..dim]) * scale;
-                }
-                softmax(weights);
-                // SAFETY: a head of a row belongs to one task.
-                let o = unsafe { out.slice(task * dim..(task + 1) * dim) };
-                o.fill(if count == 0 { f32::NAN } else { 0.0 });
-                for (&w, p) in weights.iter().zip(positions()) {
-                    simd.axpy(w, &kv.v[at(p)..][..dim], o);
-                }
-                for (o, &gate) in o.iter_mut().zip(&both[dim..]) {
-                    *o *= sigmoid(gate);
+                simd.run(Attend {
+                    q,
+                    dim,
+                    k: &kv.k,
+                    v: &kv.v,
+                    stride: shape.kv_dim(),
+                    first: kv_head * dim,
+                    positions,
+                    scale: 1.0 / (dim as f32).sqrt(),
+                    weights,
+                    o,
+                });
+                for (o, both) in o.chunks_exact_mut(dim).zip(both.chunks_exact(2 * dim)) {
+                    simd.map(Gate {}, [&both[dim..]], o);
                 }
             });
-        });
+        };
+        let tasks = shape.kv_heads * parts;
+        for run in window.runs() {
+            self.pool.run(run.len * tasks, &|task| {
+                row(run.first_row + task / tasks, run.slot, task % tasks);
+            });
+        }
     }
 
     fn selected_blocks(&mut self, selection: &Selection) -> Vec<Vec<u32>> {
@@ -165,15 +184,4 @@ fn pool_keys(simd: &Kernels, raw: &[f32], count: usize, mean: &mut [f32]) {
     for key in raw.chunks_exact(mean.len()).take(count) {
         simd.axpy(1.0 / count as f32, key, mean);
     }
-}
-
-fn softmax(scores: &mut [f32]) {
-    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut total = 0.0;
-    for s in scores.iter_mut() {
-        *s = (*s - largest).exp();
-        total += *s;
-    }
-    let scale = 1.0 / total;
-    scores.iter_mut().for_each(|s| *s *= scale);
 }
