@@ -5,7 +5,7 @@ use super::spread::{part, spread};
 use crate::device::{Cpu, room};
 use crate::share::Shared;
 use crate::simd::elementwise::{GatedNormalise, Scale};
-use crate::simd::{DeltaGate, DeltaRun, Kernels, inverse_root};
+use crate::simd::{DELTA_WORK, DeltaGate, DeltaRun, Kernels, inverse_root};
 use kernels::gdn::{GdnInput, GdnSlot};
 use kernels::host::GdnState;
 use kernels::scalar::{sigmoid, softplus};
@@ -142,7 +142,9 @@ impl Head<'_> {
             simd.map(Scale { scale }, [x], out);
         };
         let len = rows.len() * dim;
-        let (q, rest) = room(values, 4 * len).split_at_mut(len);
+        let work = dim * DELTA_WORK;
+        let (work, rest) = room(values, work + 4 * len).split_at_mut(work);
+        let (q, rest) = rest.split_at_mut(len);
         let (k, rest) = rest.split_at_mut(len);
         let (v, o) = rest.split_at_mut(len);
         let mut gates = [DeltaGate { decay: 0.0, beta: 0.0 }; TOKENS];
@@ -158,7 +160,7 @@ impl Head<'_> {
             gates[i] = DeltaGate { decay, beta: sigmoid(input.beta[at]) };
         }
         let gates = &gates[..rows.len()];
-        simd.run(DeltaRun { s, dim, q, k, v, gates, o: &mut *o });
+        simd.run(DeltaRun { s, dim, q, k, v, gates, o: &mut *o, work });
         o.chunks_exact(dim)
     }
 }

@@ -1,6 +1,7 @@
 //! The families, one file each.
 
 pub(crate) mod angles;
+mod attend;
 mod conv;
 mod gdn;
 mod gemv;

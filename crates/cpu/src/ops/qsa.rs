@@ -1,31 +1,23 @@
 //! Indexed sparse attention: only selected rows of the cache are read.
 
+use super::attend::{self, Attention, Tile};
 use super::spread::part;
 use crate::device::{Cpu, room};
 use crate::share::Shared;
-use crate::simd::elementwise::Gate;
-use crate::simd::{Attend, HEADS, Kernels};
+use crate::simd::elementwise::{AddRelu, ScaleOld};
+use crate::simd::{Cached, HEADS, Kernels, Scores};
 use kernels::host::{QsaState, Selection};
 use kernels::qsa::{AttendQuery, IndexQuery};
 use kernels::rope;
-use kernels::scalar::relu;
 use kernels::{Qsa, QsaKeys, QsaShape, Window};
 use std::cell::RefCell;
 
 /// Blocks scored per task.
 const BLOCKS: usize = 512;
 
-/// Working memory of attention.
-struct Scratch {
-    /// Queries and attention weights.
-    values: Vec<f32>,
-    positions: Vec<u32>,
-}
-
 thread_local! {
-    /// Of the running task.
-    static ATTEND: RefCell<Scratch> =
-        const { RefCell::new(Scratch { values: Vec::new(), positions: Vec::new() }) };
+    /// Scores per index head of the running task.
+    static SCORES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Qsa for Cpu {
@@ -99,15 +91,11 @@ impl Qsa for Cpu {
             let (heads, keys) = (&*heads, &state.slot(slot).blocks);
             let scores = room(&mut self.work.b, blocks);
             let shared = Shared::new(scores);
-            let scale = 1.0 / (width as f32).sqrt();
             self.pool.run(blocks.div_ceil(BLOCKS), &|task| {
-                for b in task * BLOCKS..blocks.min((task + 1) * BLOCKS) {
-                    let key = &keys[b * width..][..width];
-                    let relu = |head: &[f32]| relu(simd.dot(head, key));
-                    let sum: f32 = heads.chunks_exact(width).map(relu).sum();
-                    // SAFETY: a block belongs to one task.
-                    unsafe { shared.set(b, sum * scale) };
-                }
+                let own = part(blocks, BLOCKS, task);
+                let keys = &keys[own.start * width..own.end * width];
+                // SAFETY: a block belongs to one task.
+                score_blocks(&simd, heads, (keys, width), unsafe { shared.slice(own) });
             });
             selection.push_best(pos, scores, shape.max_blocks());
         }
@@ -121,54 +109,27 @@ impl Qsa for Cpu {
         state: &QsaState,
         o: &mut Vec<f32>,
     ) {
-        let (dim, rows, simd) = (shape.head_dim, window.rows(), self.simd);
-        let pairs = shape.rope_dims / 2;
         let angles = self.work.angles.of(shape.rope_dims, shape.rope_base, window);
+        let attention = Attention { shape, query: &query, state, angles, simd: self.simd };
+        let out = Shared::new(&mut o[..window.rows() * shape.query_dim()]);
         let shared_by = shape.heads / shape.kv_heads;
-        let parts = shared_by.div_ceil(HEADS);
-        let out = Shared::new(&mut o[..rows * shape.query_dim()]);
-        let row = |t: usize, slot: usize, task: usize| {
-            let kv_head = task / parts;
-            let own = part(shared_by, HEADS, task % parts);
-            let heads = kv_head * shared_by + own.start..kv_head * shared_by + own.end;
-            let first = (t * shape.heads + heads.start) * dim;
-            let both = &query.q[2 * first..][..2 * heads.len() * dim];
-            // SAFETY: a head of a row belongs to one task.
-            let o = unsafe { out.slice(first..first + heads.len() * dim) };
-            ATTEND.with_borrow_mut(|Scratch { values, positions }| {
-                positions.clear();
-                query.selection.ranges(t).for_each(|r| positions.extend(r.start as u32..r.end as u32));
-                if positions.is_empty() {
-                    return o.fill(f32::NAN);
-                }
-                let (q, weights) =
-                    room(values, heads.len() * (dim + positions.len())).split_at_mut(heads.len() * dim);
-                for (q, both) in q.chunks_exact_mut(dim).zip(both.chunks_exact(2 * dim)) {
-                    simd.rms_norm(&both[..dim], query.norm, shape.eps, q);
-                    rope::apply(&angles[t * pairs..][..pairs], q);
-                }
-                let kv = state.slot(slot);
-                simd.run(Attend {
-                    q,
-                    dim,
-                    k: &kv.k,
-                    v: &kv.v,
-                    stride: shape.kv_dim(),
-                    first: kv_head * dim,
-                    positions,
-                    scale: 1.0 / (dim as f32).sqrt(),
-                    weights,
-                    o,
-                });
-                for (o, both) in o.chunks_exact_mut(dim).zip(both.chunks_exact(2 * dim)) {
-                    simd.map(Gate {}, [&both[dim..]], o);
-                }
-            });
-        };
-        let tasks = shape.kv_heads * parts;
         for run in window.runs() {
-            self.pool.run(run.len * tasks, &|task| {
-                row(run.first_row + task / tasks, run.slot, task % tasks);
+            let tiles = run.len.div_ceil(attend::ROWS) * shape.kv_heads;
+            // Heads stay together unless threads would have nothing to do.
+            let size = shared_by.div_ceil(self.pool.threads().div_ceil(tiles));
+            let size = size.next_multiple_of(HEADS);
+            let parts = shared_by.div_ceil(size);
+            self.pool.run(tiles * parts, &|task| {
+                let (rows, kv_head) = (task / parts / shape.kv_heads, task / parts % shape.kv_heads);
+                let (rows, own) = (part(run.len, attend::ROWS, rows), part(shared_by, size, task % parts));
+                let tile = Tile {
+                    rows: run.first_row + rows.start..run.first_row + rows.end,
+                    slot: run.slot,
+                    kv_head,
+                    heads: kv_head * shared_by + own.start..kv_head * shared_by + own.end,
+                };
+                // SAFETY: a head of a row belongs to one task.
+                unsafe { attention.run(&tile, &out) };
             });
         }
     }
@@ -176,6 +137,48 @@ impl Qsa for Cpu {
     fn selected_blocks(&mut self, selection: &Selection) -> Vec<Vec<u32>> {
         (0..selection.rows()).map(|row| selection.blocks(row)).collect()
     }
+}
+
+/// `scores[b] = sum over h of max(0, head h . key b) / sqrt(width)`.
+fn score_blocks(
+    simd: &Kernels,
+    heads: &[f32],
+    (keys, width): (&[f32], usize),
+    scores: &mut [f32],
+) {
+    const NUMBERS: [u32; BLOCKS] = {
+        let mut numbers = [0; BLOCKS];
+        let mut i = 0;
+        while i < BLOCKS {
+            numbers[i] = i as u32;
+            i += 1;
+        }
+        numbers
+    };
+    let count = scores.len();
+    scores.fill(0.0);
+    SCORES.with_borrow_mut(|products| {
+        for q in heads.chunks(HEADS * width) {
+            let products = room(products, q.len() / width * count);
+            simd.run(Scores {
+                q,
+                keys: Cached {
+                    rows: keys,
+                    stride: width,
+                    first: 0,
+                    dim: width,
+                    positions: &NUMBERS[..count],
+                },
+                scale: 1.0,
+                scores: products,
+                scores_stride: count,
+            });
+            for products in products.chunks_exact(count) {
+                simd.map(AddRelu {}, [products], scores);
+            }
+        }
+    });
+    simd.map(ScaleOld { scale: 1.0 / (width as f32).sqrt() }, [], scores);
 }
 
 /// Mean of the first `count` rows of `raw`, each as long as `mean`.

@@ -1,4 +1,4 @@
-//! Attention of a few query heads that share a key/value head over a list of cache positions.
+//! Attention of a few query heads that share a key/value head, over a list of cache positions.
 //!
 //! The heads go through the keys and values together, so that each is loaded once for all of them.
 //! A score is one chain of sums over the features, an output value one chain over the positions: its
@@ -10,7 +10,6 @@
 
 use super::dispatch::Loop;
 use super::lanes::Lanes;
-use super::math::softmax;
 use super::math_lanes::MathLanes;
 use super::single::Single;
 
@@ -18,103 +17,106 @@ use super::single::Single;
 pub(crate) const HEADS: usize = 4;
 /// Positions scored together.
 const KEYS: usize = 4;
-/// Vectors of columns that the outputs of all heads are kept in registers for.
+/// Vectors of columns whose sums are kept in registers for all heads.
 const COLUMNS: usize = 2;
-/// Positions whose values are read before the next columns: they stay in the cache.
-const CHUNK: usize = 64;
 
-/// Queries of 1 to [`HEADS`] heads and what they attend.
-#[derive(Debug)]
-pub(crate) struct Attend<'a> {
-    /// `[heads, dim]`.
-    pub(crate) q: &'a [f32],
+/// One key/value head of some cache positions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cached<'a> {
+    /// A row of `stride` values per position.
+    pub(crate) rows: &'a [f32],
+    pub(crate) stride: usize,
+    /// First value of the head in a row.
+    pub(crate) first: usize,
     /// Width of a head.
     pub(crate) dim: usize,
-    /// Keys and values of all positions, a row of `stride` values each.
-    pub(crate) k: &'a [f32],
-    pub(crate) v: &'a [f32],
-    pub(crate) stride: usize,
-    /// First value of the key/value head in a row.
-    pub(crate) first: usize,
-    /// Positions to attend.
+    /// The positions in question.
     pub(crate) positions: &'a [u32],
-    /// Factor of the scores.
-    pub(crate) scale: f32,
-    /// Working memory `[heads, positions]`.
-    pub(crate) weights: &'a mut [f32],
-    /// `[heads, dim]`.
-    pub(crate) o: &'a mut [f32],
 }
 
-impl Loop for Attend<'_> {
+impl Cached<'_> {
+    /// Asserts that every position has a row.
+    fn check(&self) {
+        let last = self.positions.iter().copied().max().unwrap_or(0) as usize;
+        assert!(self.positions.is_empty() || self.dim <= self.rows.len());
+        let end = last.saturating_mul(self.stride).saturating_add(self.first + self.dim);
+        assert!(self.positions.is_empty() || end <= self.rows.len());
+    }
+
+    /// The head at position number `i` of the list.
+    ///
+    /// # Safety
+    /// Checked, and there are more than `i` positions.
+    #[inline(always)]
+    unsafe fn row(&self, i: usize) -> *const f32 {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let position = *self.positions.get_unchecked(i) as usize;
+            self.rows.as_ptr().add(position * self.stride + self.first)
+        }
+    }
+}
+
+/// Calls a method with the number of heads as a constant.
+macro_rules! for_heads {
+    ($self:ident, $heads:expr, $method:ident::<$l:ident>) => {
+        // SAFETY: checked; passed on from the caller.
+        unsafe {
+            match $heads {
+                0 => {}
+                1 => $self.$method::<$l, 1>(),
+                2 => $self.$method::<$l, 2>(),
+                3 => $self.$method::<$l, 3>(),
+                HEADS => $self.$method::<$l, HEADS>(),
+                heads => panic!("{heads} heads at a time"),
+            }
+        }
+    };
+}
+
+/// `scores[h][i] = scale * (q[h] . key of position i)` for up to [`HEADS`] heads.
+#[derive(Debug)]
+pub(crate) struct Scores<'a> {
+    /// `[heads, dim]`.
+    pub(crate) q: &'a [f32],
+    pub(crate) keys: Cached<'a>,
+    pub(crate) scale: f32,
+    /// A row of `scores_stride` values per head, of which the first are written.
+    pub(crate) scores: &'a mut [f32],
+    pub(crate) scores_stride: usize,
+}
+
+impl Loop for Scores<'_> {
     type Out = ();
 
     #[inline(always)]
     unsafe fn run<L: MathLanes>(mut self) {
-        let (count, dim) = (self.positions.len(), self.dim);
-        let heads = self.q.len() / dim;
-        assert!(self.q.len() == heads * dim && self.o.len() == heads * dim);
-        assert!(self.weights.len() == heads * count);
-        let last = self.positions.iter().copied().max().unwrap_or(0) as usize;
-        let end = last * self.stride + self.first + dim;
-        assert!(count == 0 || (end <= self.k.len() && end <= self.v.len()));
-        // SAFETY: by the assertions all accesses of the heads' keys and values are in bounds.
-        unsafe {
-            match heads {
-                1 => self.heads::<L, 1>(),
-                2 => self.heads::<L, 2>(),
-                3 => self.heads::<L, 3>(),
-                HEADS => self.heads::<L, HEADS>(),
-                _ => panic!("{heads} heads at a time"),
-            }
-        }
+        self.keys.check();
+        let heads = self.q.len() / self.keys.dim;
+        let end = heads.saturating_sub(1) * self.scores_stride + self.keys.positions.len();
+        assert!(self.q.len() == heads * self.keys.dim && end <= self.scores.len());
+        for_heads!(self, heads, heads::<L>);
     }
 }
 
-impl Attend<'_> {
-    /// # Safety
-    /// As for [`Loop::run`]; H is the number of heads, and all positions have keys and values.
+impl Scores<'_> {
     #[inline(always)]
     unsafe fn heads<L: MathLanes, const H: usize>(&mut self) {
-        let count = self.positions.len();
-        // SAFETY: by the caller's promise.
-        unsafe {
-            for first in (0..count).step_by(KEYS) {
-                self.scores::<L, H>(first);
-            }
-            for head in self.weights.chunks_exact_mut(count.max(1)) {
-                softmax::<L>(head);
-            }
-            self.o.fill(0.0);
-            for first in (0..count).step_by(CHUNK) {
-                let chunk = first..count.min(first + CHUNK);
-                let mut column = 0;
-                while column + COLUMNS * L::WIDTH <= self.dim {
-                    self.values::<L, H, COLUMNS>(chunk.clone(), column);
-                    column += COLUMNS * L::WIDTH;
-                }
-                while column + L::WIDTH <= self.dim {
-                    self.values::<L, H, 1>(chunk.clone(), column);
-                    column += L::WIDTH;
-                }
-                while column < self.dim {
-                    self.values::<Single, H, 1>(chunk.clone(), column);
-                    column += 1;
-                }
-            }
+        for first in (0..self.keys.positions.len()).step_by(KEYS) {
+            // SAFETY: passed on from the caller.
+            unsafe { self.tile::<L, H>(first) };
         }
     }
 
-    /// Scores of the [`KEYS`] positions from number `first` on; places past the end repeat the last.
+    /// Scores of [`KEYS`] positions from number `first` on; places past the end repeat the last.
     #[inline(always)]
-    unsafe fn scores<L: MathLanes, const H: usize>(&mut self, first: usize) {
-        let (count, dim) = (self.positions.len(), self.dim);
-        // SAFETY: by the promise of the caller of `heads`.
+    unsafe fn tile<L: MathLanes, const H: usize>(&mut self, first: usize) {
+        let (count, dim) = (self.keys.positions.len(), self.keys.dim);
+        // SAFETY: checked.
         unsafe {
-            let mut keys = [self.k.as_ptr(); KEYS];
-            for (i, key) in keys.iter_mut().enumerate() {
-                let p = self.positions[(first + i).min(count - 1)] as usize;
-                *key = key.add(p * self.stride + self.first);
+            let mut keys = [self.keys.row(first); KEYS];
+            for i in 1..KEYS {
+                keys[i] = self.keys.row((first + i).min(count - 1));
             }
             let mut acc = [[L::splat(0.0); KEYS]; H];
             let mut i = 0;
@@ -140,24 +142,65 @@ impl Attend<'_> {
                     }
                 }
                 for p in 0..KEYS.min(count - first) {
-                    self.weights[h * count + first + p] = sums[p] * self.scale;
+                    self.scores[h * self.scores_stride + first + p] = sums[p] * self.scale;
                 }
             }
         }
     }
+}
 
-    /// Adds the weighted values of the positions numbered `chunk` to N vectors of columns.
+/// `o[h] += sum over i of weights[h][i] * value of position i` for up to [`HEADS`] heads.
+#[derive(Debug)]
+pub(crate) struct AddValues<'a> {
+    /// A row of `weights_stride` values per head, of which the first are read.
+    pub(crate) weights: &'a [f32],
+    pub(crate) weights_stride: usize,
+    pub(crate) values: Cached<'a>,
+    /// `[heads, dim]`.
+    pub(crate) o: &'a mut [f32],
+}
+
+impl Loop for AddValues<'_> {
+    type Out = ();
+
     #[inline(always)]
-    unsafe fn values<L: Lanes, const H: usize, const N: usize>(
-        &mut self,
-        chunk: std::ops::Range<usize>,
-        column: usize,
-    ) {
-        let (count, dim) = (self.positions.len(), self.dim);
-        // SAFETY: by the promise of the caller of `heads`; the columns exist.
+    unsafe fn run<L: MathLanes>(mut self) {
+        self.values.check();
+        let heads = self.o.len() / self.values.dim;
+        let end = heads.saturating_sub(1) * self.weights_stride + self.values.positions.len();
+        assert!(self.o.len() == heads * self.values.dim && end <= self.weights.len());
+        for_heads!(self, heads, heads::<L>);
+    }
+}
+
+impl AddValues<'_> {
+    #[inline(always)]
+    unsafe fn heads<L: MathLanes, const H: usize>(&mut self) {
+        let (dim, mut column) = (self.values.dim, 0);
+        // SAFETY: passed on from the caller; the columns exist.
+        unsafe {
+            while column + COLUMNS * L::WIDTH <= dim {
+                self.columns::<L, H, COLUMNS>(column);
+                column += COLUMNS * L::WIDTH;
+            }
+            while column + L::WIDTH <= dim {
+                self.columns::<L, H, 1>(column);
+                column += L::WIDTH;
+            }
+            while column < dim {
+                self.columns::<Single, H, 1>(column);
+                column += 1;
+            }
+        }
+    }
+
+    /// N vectors of columns.
+    #[inline(always)]
+    unsafe fn columns<L: Lanes, const H: usize, const N: usize>(&mut self, column: usize) {
+        let dim = self.values.dim;
+        // SAFETY: checked; the columns exist.
         unsafe {
             let o = self.o.as_mut_ptr().add(column);
-            let v = self.v.as_ptr().add(self.first + column);
             let weights = self.weights.as_ptr();
             let mut acc = [[L::splat(0.0); N]; H];
             for h in 0..H {
@@ -165,14 +208,14 @@ impl Attend<'_> {
                     acc[h][j] = L::load(o.add(h * dim + j * L::WIDTH));
                 }
             }
-            for i in chunk {
-                let row = v.add(self.positions[i] as usize * self.stride);
+            for i in 0..self.values.positions.len() {
+                let row = self.values.row(i).add(column);
                 let mut values = [L::splat(0.0); N];
                 for j in 0..N {
                     values[j] = L::load(row.add(j * L::WIDTH));
                 }
                 for h in 0..H {
-                    let weight = L::splat(*weights.add(h * count + i));
+                    let weight = L::splat(*weights.add(h * self.weights_stride + i));
                     for j in 0..N {
                         acc[h][j] = L::fma(weight, values[j], acc[h][j]);
                     }

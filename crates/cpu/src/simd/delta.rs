@@ -11,11 +11,18 @@
 
 use super::dispatch::Loop;
 use super::lanes::Lanes;
-use super::math_lanes::MathLanes;
+use super::math_lanes::{MAX_WIDTH, MathLanes};
 use super::single::Single;
 
 /// Vectors per block of columns: with three accumulators each they fit 16 registers.
 const BLOCK: usize = 4;
+
+/// Values of working memory per row of the state.
+pub(crate) const DELTA_WORK: usize = BLOCK * MAX_WIDTH;
+
+/// From this many tokens on a block of columns is copied to where its rows follow each other: as part
+/// of the state, whose rows lie a power of two apart, it would not fit the first-level cache.
+const COPY: usize = 3;
 
 /// Tokens of one head, in order. See [`kernels::Gdn::gdn_scan`].
 #[derive(Debug)]
@@ -34,6 +41,8 @@ pub(crate) struct DeltaRun<'a> {
     pub(crate) gates: &'a [DeltaGate],
     /// `[tokens, value_dim]`.
     pub(crate) o: &'a mut [f32],
+    /// Working memory `[dim, DELTA_WORK]`.
+    pub(crate) work: &'a mut [f32],
 }
 
 /// How a token changes the state.
@@ -58,19 +67,21 @@ impl Loop for DeltaRun<'_> {
         }
         let width = self.v.len() / tokens;
         assert!(self.v.len() == tokens * width && self.s.len() == self.dim * width);
+        assert!(self.work.len() == self.dim * DELTA_WORK);
         let mut column = 0;
         // SAFETY: by the assertions; columns from `column` on, as many as a block has, exist.
         unsafe {
             while column + BLOCK * L::WIDTH <= width {
-                self.columns::<L, BLOCK>(width, column);
+                self.block::<L>(width, column);
                 column += BLOCK * L::WIDTH;
             }
+            let s = self.s.as_mut_ptr();
             while column + L::WIDTH <= width {
-                self.columns::<L, 1>(width, column);
+                self.columns::<L, 1>(s.add(column), width, column);
                 column += L::WIDTH;
             }
             while column < width {
-                self.columns::<Single, 1>(width, column);
+                self.columns::<Single, 1>(s.add(column), width, column);
                 column += 1;
             }
         }
@@ -78,15 +89,39 @@ impl Loop for DeltaRun<'_> {
 }
 
 impl DeltaRun<'_> {
-    /// All tokens for the N vectors of columns from `first` on.
+    /// All tokens for a block of columns from `first` on.
+    ///
+    /// # Safety
+    /// As for [`DeltaRun::columns`].
+    #[inline(always)]
+    unsafe fn block<L: Lanes>(&mut self, width: usize, first: usize) {
+        let size = BLOCK * L::WIDTH;
+        // SAFETY: passed on from the caller; the copy has room for a block of widest vectors.
+        unsafe {
+            if self.gates.len() < COPY {
+                let s = self.s.as_mut_ptr().add(first);
+                return self.columns::<L, BLOCK>(s, width, first);
+            }
+            for (row, copy) in self.s.chunks_exact(width).zip(self.work.chunks_exact_mut(size)) {
+                copy.copy_from_slice(&row[first..first + size]);
+            }
+            let copy = self.work.as_mut_ptr();
+            self.columns::<L, BLOCK>(copy, size, first);
+            for (row, copy) in self.s.chunks_exact_mut(width).zip(self.work.chunks_exact(size)) {
+                row[first..first + size].copy_from_slice(copy);
+            }
+        }
+    }
+
+    /// All tokens for the N vectors of columns from `first` on, whose state is at `s`, a row every
+    /// `stride` values.
     ///
     /// # Safety
     /// As for [`Loop::run`]; the slices have the sizes that they are documented with, and there are
-    /// that many columns.
+    /// that many columns and `dim` rows at `s`.
     #[inline(always)]
-    unsafe fn columns<L: Lanes, const N: usize>(&mut self, width: usize, first: usize) {
-        let dim = self.dim;
-        let s = self.s.as_mut_ptr();
+    unsafe fn columns<L: Lanes, const N: usize>(&mut self, s: *mut f32, stride: usize, first: usize) {
+        let (dim, width) = (self.dim, self.v.len() / self.gates.len());
         // SAFETY: by the caller's promise.
         unsafe {
             let mut read = [L::splat(0.0); N];
@@ -94,7 +129,7 @@ impl DeltaRun<'_> {
             for (r, &k) in self.k[..dim].iter().enumerate() {
                 let key = L::splat(k * decay);
                 for j in 0..N {
-                    let old = L::load(s.add(r * width + first + j * L::WIDTH));
+                    let old = L::load(s.add(r * stride + j * L::WIDTH));
                     read[j] = L::fma(key, old, read[j]);
                 }
             }
@@ -114,7 +149,7 @@ impl DeltaRun<'_> {
                     ($r:expr, |$new:ident, $j:ident| $read:expr) => {
                         let (key, query) = (L::splat(k[$r]), L::splat(q[$r]));
                         for $j in 0..N {
-                            let at = s.add($r * width + first + $j * L::WIDTH);
+                            let at = s.add($r * stride + $j * L::WIDTH);
                             let $new = L::fma(key, d[$j], L::mul(decays, L::load(at)));
                             L::store(at, $new);
                             o[$j] = L::fma(query, $new, o[$j]);

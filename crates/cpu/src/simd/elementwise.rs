@@ -105,6 +105,8 @@ maps! {
     /// `scale * old * weight * sigmoid(gate)`: a norm, gated.
     GatedNormalise { scale } |old, [weight, gate]| 2
         => |L| L::mul(L::mul(L::mul(old, scale), weight), sigmoid::<L>(gate));
+    /// `old + max(0, x)`; a NaN stays.
+    AddRelu {} |old, [x]| 1 => |L| L::add(old, L::max(L::splat(0.0), x));
     /// `old + factor * x`.
     AddScaled { factor } |old, [x]| 1 => |L| L::fma(factor, x, old);
     /// `old + (factor * x + y)`.

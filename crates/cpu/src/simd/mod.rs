@@ -20,8 +20,9 @@ mod taps;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use attend::{Attend, HEADS};
-pub(crate) use delta::{DeltaGate, DeltaRun};
+pub(crate) use attend::{AddValues, Cached, HEADS, Scores};
+pub(crate) use delta::{DELTA_WORK, DeltaGate, DeltaRun};
+pub(crate) use math::Softmax;
 use math_lanes::MathLanes;
 
 use crate::Isa;
