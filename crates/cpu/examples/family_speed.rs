@@ -14,6 +14,9 @@ use kernels::weight::WeightShape;
 use kernels::*;
 use std::time::{Duration, Instant};
 
+#[global_allocator]
+static ALLOCATOR: cpu::LineAllocator = cpu::LineAllocator;
+
 const H: usize = 2560;
 const STREAMS: usize = 4;
 const WIDE: usize = H * STREAMS;
@@ -204,8 +207,7 @@ impl Bench {
         let (cpu, rows) = (&mut self.cpu, self.rows);
         let shape = PleShape { streams: STREAMS, width: H, kernel: 4, dilation: 3, eps: 1e-6 };
         let (norm, taps) = (values(WIDE, 1.0), values(WIDE * 4, 0.5));
-        let w =
-            PleWeights { norm_key: &norm, norm_query: &norm, norm_conv: &norm, taps: &taps };
+        let w = PleWeights { norm_key: &norm, norm_query: &norm, norm_conv: &norm, taps: &taps };
         let mut state = cpu.new_ple_state(&shape, 1)?;
         let mut window = Window::new();
         window.push(0, 0, rows);

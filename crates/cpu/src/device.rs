@@ -48,6 +48,15 @@ pub(crate) fn room(work: &mut Vec<f32>, len: usize) -> &mut [f32] {
     &mut work[..len]
 }
 
+/// As [`room`], beginning at a cache line, where vectors do not straddle two.
+pub(crate) fn aligned_room(work: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    const LINE: usize = 64;
+    const SPARE: usize = LINE / size_of::<f32>() - 1;
+    let work = room(work, len + SPARE);
+    let skip = work.as_ptr().align_offset(LINE).min(SPARE);
+    &mut work[skip..skip + len]
+}
+
 /// A matrix or expert stack in its file's bytes, with the decoder of its format.
 #[derive(Clone, Debug)]
 pub struct CpuMatrix {

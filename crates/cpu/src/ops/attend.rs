@@ -5,7 +5,7 @@
 //! the next: the cache is read from memory once for all.
 
 use super::spread::part;
-use crate::device::room;
+use crate::device::aligned_room;
 use crate::share::Shared;
 use crate::simd::elementwise::Gate;
 use crate::simd::{AddValues, Cached, HEADS, Kernels, Scores, Softmax};
@@ -109,7 +109,7 @@ impl Attention<'_> {
             let prepared = Prepared { tile, positions, ends };
             let (rows, dim) = (tile.rows.len() * tile.heads.len(), self.shape.head_dim);
             let (q, weights) =
-                room(values, rows * (dim + prepared.longest())).split_at_mut(rows * dim);
+                aligned_room(values, rows * (dim + prepared.longest())).split_at_mut(rows * dim);
             self.rotate_queries(tile, q);
             self.weigh(&prepared, q, weights);
             // SAFETY: passed on from the caller.

@@ -42,7 +42,9 @@ impl<'a> Columns<'a> {
     /// # Safety
     /// The channels belong to the running task.
     unsafe fn row(&self, row: usize, range: &Range<usize>) -> &'a [f32] {
-        let at = |row: usize| row * self.conv.channels + range.start..row * self.conv.channels + range.end;
+        let at = |row: usize| {
+            row * self.conv.channels + range.start..row * self.conv.channels + range.end
+        };
         match row.checked_sub(self.history_rows()) {
             Some(row) => &self.current[at(row)],
             // SAFETY: no other task touches these channels, and this one writes them only in

@@ -2,7 +2,7 @@
 
 use super::conv::{Columns, Conv};
 use super::spread::{part, spread};
-use crate::device::{Cpu, room};
+use crate::device::{Cpu, aligned_room, room};
 use crate::share::Shared;
 use crate::simd::elementwise::{GatedNormalise, Scale};
 use crate::simd::{DELTA_WORK, DeltaGate, DeltaRun, Kernels, inverse_root};
@@ -46,7 +46,11 @@ impl Gdn for Cpu {
                 let range = part(channels, CHANNELS, task);
                 VALUES.with_borrow_mut(|values| {
                     let turned = room(values, kernel * range.len());
-                    simd.transpose_taps(&taps[range.start * kernel..range.end * kernel], kernel, turned);
+                    simd.transpose_taps(
+                        &taps[range.start * kernel..range.end * kernel],
+                        kernel,
+                        turned,
+                    );
                     for t in 0..run.len {
                         let at = (run.first_row + t) * channels;
                         // SAFETY: a channel belongs to one task.
@@ -143,7 +147,7 @@ impl Head<'_> {
         };
         let len = rows.len() * dim;
         let work = dim * DELTA_WORK;
-        let (work, rest) = room(values, work + 4 * len).split_at_mut(work);
+        let (work, rest) = aligned_room(values, work + 4 * len).split_at_mut(work);
         let (q, rest) = rest.split_at_mut(len);
         let (k, rest) = rest.split_at_mut(len);
         let (v, o) = rest.split_at_mut(len);

@@ -120,8 +120,10 @@ impl Qsa for Cpu {
             let size = size.next_multiple_of(HEADS);
             let parts = shared_by.div_ceil(size);
             self.pool.run(tiles * parts, &|task| {
-                let (rows, kv_head) = (task / parts / shape.kv_heads, task / parts % shape.kv_heads);
-                let (rows, own) = (part(run.len, attend::ROWS, rows), part(shared_by, size, task % parts));
+                let (rows, kv_head) =
+                    (task / parts / shape.kv_heads, task / parts % shape.kv_heads);
+                let (rows, own) =
+                    (part(run.len, attend::ROWS, rows), part(shared_by, size, task % parts));
                 let tile = Tile {
                     rows: run.first_row + rows.start..run.first_row + rows.end,
                     slot: run.slot,
@@ -140,12 +142,7 @@ impl Qsa for Cpu {
 }
 
 /// `scores[b] = sum over h of max(0, head h . key b) / sqrt(width)`.
-fn score_blocks(
-    simd: &Kernels,
-    heads: &[f32],
-    (keys, width): (&[f32], usize),
-    scores: &mut [f32],
-) {
+fn score_blocks(simd: &Kernels, heads: &[f32], (keys, width): (&[f32], usize), scores: &mut [f32]) {
     const NUMBERS: [u32; BLOCKS] = {
         let mut numbers = [0; BLOCKS];
         let mut i = 0;

@@ -120,7 +120,12 @@ impl DeltaRun<'_> {
     /// As for [`Loop::run`]; the slices have the sizes that they are documented with, and there are
     /// that many columns and `dim` rows at `s`.
     #[inline(always)]
-    unsafe fn columns<L: Lanes, const N: usize>(&mut self, s: *mut f32, stride: usize, first: usize) {
+    unsafe fn columns<L: Lanes, const N: usize>(
+        &mut self,
+        s: *mut f32,
+        stride: usize,
+        first: usize,
+    ) {
         let (dim, width) = (self.dim, self.v.len() / self.gates.len());
         // SAFETY: by the caller's promise.
         unsafe {

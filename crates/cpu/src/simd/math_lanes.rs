@@ -211,10 +211,13 @@ mod x86 {
                 let (a, b) = (_mm512_loadu_ps(p), _mm512_loadu_ps(p.add(16)));
                 let (c, d) = (_mm512_loadu_ps(p.add(32)), _mm512_loadu_ps(p.add(48)));
                 // First the pairs 0, 1 and 2, 3 of two vectors' groups, then of all four.
-                let first = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
+                let first =
+                    _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
                 let last = _mm512_add_epi32(first, _mm512_set1_epi32(2));
-                let (ab, cd) = (_mm512_permutex2var_ps(a, first, b), _mm512_permutex2var_ps(c, first, d));
-                let (ab2, cd2) = (_mm512_permutex2var_ps(a, last, b), _mm512_permutex2var_ps(c, last, d));
+                let (ab, cd) =
+                    (_mm512_permutex2var_ps(a, first, b), _mm512_permutex2var_ps(c, first, d));
+                let (ab2, cd2) =
+                    (_mm512_permutex2var_ps(a, last, b), _mm512_permutex2var_ps(c, last, d));
                 [
                     _mm512_shuffle_f32x4::<0x44>(ab, cd),
                     _mm512_shuffle_f32x4::<0xEE>(ab, cd),
@@ -242,7 +245,8 @@ mod x86 {
                 let parts = _mm512_add_ps(even, _mm512_shuffle_f32x4::<0xDD>(ab, cd));
                 let swapped = _mm512_add_ps(parts, _mm512_permute_ps::<0b01_00_11_10>(parts));
                 let sums = _mm512_add_ps(swapped, _mm512_permute_ps::<0b10_11_00_01>(swapped));
-                let every_fourth = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+                let every_fourth =
+                    _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
                 let sums = _mm512_permutexvar_ps(every_fourth, sums);
                 let mut out = [0.0; 4];
                 _mm_storeu_ps(out.as_mut_ptr(), _mm512_castps512_ps128(sums));
