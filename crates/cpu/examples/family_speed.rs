@@ -71,7 +71,7 @@ impl Bench {
     }
 
     fn wants(&self, name: &str) -> bool {
-        name.starts_with(&self.only.as_str())
+        name.starts_with(self.only.as_str())
     }
 
     fn hc(&mut self) -> Result<(), Error> {
@@ -229,7 +229,8 @@ impl Bench {
     }
 
     fn all(&mut self) -> Result<(), Error> {
-        let families: [(&str, fn(&mut Self) -> Result<(), Error>); 5] = [
+        type Family = fn(&mut Bench) -> Result<(), Error>;
+        let families: [(&str, Family); 5] = [
             ("hc", Self::hc),
             ("moe", Self::moe),
             ("gdn", Self::gdn),

@@ -9,7 +9,7 @@ use kernels::{Activations, Device, Error, Weight};
 /// How the CPU is used.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuOptions {
-    /// Threads, the caller's included; 0 means one per available processor.
+    /// Threads, the caller's included; 0 means one per physical core.
     pub threads: usize,
     /// Instruction set; falls back to what the processor has.
     pub isa: Isa,
@@ -68,7 +68,7 @@ impl Cpu {
     /// Starts the threads.
     pub fn new(options: CpuOptions) -> Self {
         let threads = match options.threads {
-            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            0 => crate::cores::physical(),
             n => n,
         };
         Self { pool: Pool::new(threads), simd: Kernels::new(options.isa), work: Work::default() }

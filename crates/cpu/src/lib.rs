@@ -9,6 +9,7 @@
 //! only, and rows of tokens never share an accumulator.
 
 mod allocator;
+mod cores;
 mod device;
 mod isa;
 mod ops;

@@ -151,14 +151,14 @@ impl DeltaRun<'_> {
                 let decays = L::splat(decay);
                 let mut o = [L::splat(0.0); N];
                 macro_rules! update {
-                    ($r:expr, |$new:ident, $j:ident| $read:expr) => {
+                    ($r:expr, |$new:ident, $j:ident| $read:block) => {
                         let (key, query) = (L::splat(k[$r]), L::splat(q[$r]));
                         for $j in 0..N {
                             let at = s.add($r * stride + $j * L::WIDTH);
                             let $new = L::fma(key, d[$j], L::mul(decays, L::load(at)));
                             L::store(at, $new);
                             o[$j] = L::fma(query, $new, o[$j]);
-                            $read;
+                            $read
                         }
                     };
                 }
@@ -167,11 +167,11 @@ impl DeltaRun<'_> {
                     read = [L::splat(0.0); N];
                     for r in 0..dim {
                         let next_key = L::splat(next_k[r] * next.decay);
-                        update!(r, |new, j| read[j] = L::fma(next_key, new, read[j]));
+                        update!(r, |new, j| { read[j] = L::fma(next_key, new, read[j]) });
                     }
                 } else {
                     for r in 0..dim {
-                        update!(r, |new, j| ());
+                        update!(r, |new, j| {});
                     }
                 }
                 for j in 0..N {
