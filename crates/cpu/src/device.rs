@@ -2,6 +2,7 @@
 
 use crate::Isa;
 use crate::int8::{ActBlock, Int8Kernels, Product};
+use crate::ops::angles::Angles;
 use crate::pool::Pool;
 use crate::simd::{Decode, Kernels};
 use kernels::{Activations, Device, Error, Weight};
@@ -9,7 +10,7 @@ use kernels::{Activations, Device, Error, Weight};
 /// How the CPU is used.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuOptions {
-    /// Threads, the caller's included; 0 means one per available processor.
+    /// Threads, the caller's included; 0 means one per physical core.
     pub threads: usize,
     /// Instruction set; falls back to the widest that the processor has.
     pub isa: Isa,
@@ -40,11 +41,13 @@ pub(crate) struct Work {
     pub(crate) a: Vec<f32>,
     pub(crate) b: Vec<f32>,
     pub(crate) c: Vec<f32>,
-    pub(crate) angles: Vec<(f32, f32)>,
     /// Quantised activations of the running product.
     pub(crate) acts: Vec<ActBlock>,
     /// 0, 1, 2, ...: the rows of a product that takes them all.
     pub(crate) row_numbers: Vec<u32>,
+    /// Rotations of attention heads and of index heads.
+    pub(crate) angles: Angles,
+    pub(crate) index_angles: Angles,
 }
 
 /// The first `len` values of a work vector, which grows as needed and is not cleared.
@@ -53,6 +56,15 @@ pub(crate) fn room<T: Clone + Default>(work: &mut Vec<T>, len: usize) -> &mut [T
         work.resize(len, T::default());
     }
     &mut work[..len]
+}
+
+/// As [`room`], beginning at a cache line, where vectors do not straddle two.
+pub(crate) fn aligned_room(work: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    const LINE: usize = 64;
+    const SPARE: usize = LINE / size_of::<f32>() - 1;
+    let work = room(work, len + SPARE);
+    let skip = work.as_ptr().align_offset(LINE).min(SPARE);
+    &mut work[skip..skip + len]
 }
 
 /// A matrix or expert stack in its file's bytes, with the decoder of its format.
@@ -68,7 +80,7 @@ impl Cpu {
     /// Starts the threads.
     pub fn new(options: CpuOptions) -> Self {
         let threads = match options.threads {
-            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            0 => crate::cores::physical(),
             n => n,
         };
         let available = Isa::available();

@@ -8,6 +8,8 @@
 //! row length and the instruction set ([`simd`]), work is split between threads by output value
 //! only, and rows of tokens never share an accumulator.
 
+mod allocator;
+mod cores;
 mod device;
 mod int8;
 mod isa;
@@ -16,5 +18,6 @@ pub mod pool;
 mod share;
 mod simd;
 
+pub use allocator::LineAllocator;
 pub use device::{Cpu, CpuMatrix, CpuOptions};
 pub use isa::Isa;

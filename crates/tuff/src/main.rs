@@ -25,6 +25,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+#[global_allocator]
+static ALLOCATOR: cpu::LineAllocator = cpu::LineAllocator;
+
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     logging::start(cli.verbose, cli.command.is_quiet());

@@ -103,7 +103,8 @@ impl Dot128 for Matrix {
                 let mut high = vdupq_n_u32(0);
                 for quad in (0..quads).step_by(2) {
                     let (a, b) = (load(codes.add(16 * quad)), load(codes.add(16 * quad + 16)));
-                    let both = vcombine_s8(vld1_s8(x[t].add(4 * quad)), vld1_s8(x[t + 1].add(4 * quad)));
+                    let both =
+                        vcombine_s8(vld1_s8(x[t].add(4 * quad)), vld1_s8(x[t + 1].add(4 * quad)));
                     low = matrix_step(low, vzip1q_u32(a, b), both);
                     high = matrix_step(high, vzip2q_u32(a, b), both);
                 }

@@ -5,6 +5,7 @@ use super::rows::{rows_times, task_count, task_rows};
 use crate::device::{Cpu, CpuMatrix, room};
 use crate::int8::Product;
 use crate::share::Shared;
+use crate::simd::elementwise::SwiGlu;
 use kernels::host::{Group, Plan};
 use kernels::scalar::silu;
 use std::cell::RefCell;
@@ -63,6 +64,7 @@ impl Cpu {
         (u, act): (&[f32], &mut [f32]),
     ) {
         let n_in = gate.matrix.weight.n_in();
+        let simd = self.simd;
         let Self { pool, work, int8, .. } = self;
         let acts = quantise(pool, *int8, (u, plan.rows()), n_in, &mut work.acts);
         let panels = PanelTasks::new(gate_product, width, n_in, 2 * average_group(plan));
@@ -91,9 +93,8 @@ impl Cpu {
                             let at = pair as usize * width;
                             // SAFETY: a pair belongs to one group, a weight row of it to one task.
                             let act = unsafe { out.slice(at + first..at + last) };
-                            for ((act, &gate), &up) in act.iter_mut().zip(gates).zip(ups) {
-                                *act = silu(gate) * up;
-                            }
+                            act.copy_from_slice(&gates[..last - first]);
+                            simd.map(SwiGlu {}, [&ups[..last - first]], act);
                         }
                     }
                 });

@@ -1,15 +1,31 @@
 //! Gated DeltaNet.
 
-use crate::device::Cpu;
+use super::conv::{Columns, Conv};
+use super::spread::{part, spread};
+use crate::device::{Cpu, aligned_room, room};
 use crate::share::Shared;
-use crate::simd::{DeltaStep, inverse_root};
+use crate::simd::elementwise::{GatedNormalise, Scale};
+use crate::simd::{DELTA_WORK, DeltaGate, DeltaRun, Kernels, inverse_root};
 use kernels::gdn::{GdnInput, GdnSlot};
 use kernels::host::GdnState;
-use kernels::scalar::{sigmoid, silu, softplus};
+use kernels::scalar::{sigmoid, softplus};
 use kernels::{Gdn, GdnShape, Window};
+use std::cell::RefCell;
 
 /// Channels of the convolution per task.
-const CHANNELS: usize = 256;
+const CHANNELS: usize = 512;
+
+/// Tokens whose keys, queries and values a head prepares at a time: they stay in the cache beside
+/// its state.
+const TOKENS: usize = 32;
+
+/// Heads per task of the output gate.
+const HEADS: usize = 8;
+
+thread_local! {
+    /// Values of the running task.
+    static VALUES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
 
 impl Gdn for Cpu {
     fn gdn_conv(
@@ -20,34 +36,32 @@ impl Gdn for Cpu {
         state: &mut GdnState,
         (m, out): (&Vec<f32>, &mut Vec<f32>),
     ) {
-        let (channels, kernel) = (shape.channels(), shape.conv_kernel);
-        let tasks = channels.div_ceil(CHANNELS);
+        let (channels, kernel, simd) = (shape.channels(), shape.conv_kernel, self.simd);
+        let conv = Conv { channels, kernel, dilation: 1 };
         let out = Shared::new(&mut out[..window.rows() * channels]);
         for run in window.runs() {
-            let history = Shared::new(state.conv_mut(run.slot));
-            self.pool.run(tasks, &|task| {
-                for c in task * CHANNELS..channels.min((task + 1) * CHANNELS) {
-                    // SAFETY: a channel belongs to one task.
-                    let past =
-                        |k: usize| unsafe { history.slice(k * channels + c..k * channels + c + 1) };
-                    let taps = &taps[c * kernel..][..kernel];
-                    for t in run.rows() {
-                        let current = m[t * channels + c];
-                        let mut sum = 0.0;
-                        for (k, tap) in taps[..kernel - 1].iter().enumerate() {
-                            sum += tap * past(k)[0];
-                        }
-                        sum += taps[kernel - 1] * current;
+            let columns = Columns::new(conv, state.conv_mut(run.slot), m, run);
+            let tasks = channels.div_ceil(CHANNELS);
+            spread(&mut self.pool, 2 * run.len * channels, tasks, &|task| {
+                let range = part(channels, CHANNELS, task);
+                VALUES.with_borrow_mut(|values| {
+                    let turned = room(values, kernel * range.len());
+                    simd.transpose_taps(
+                        &taps[range.start * kernel..range.end * kernel],
+                        kernel,
+                        turned,
+                    );
+                    for t in 0..run.len {
+                        let at = (run.first_row + t) * channels;
                         // SAFETY: a channel belongs to one task.
-                        unsafe { out.set(t * channels + c, silu(sum)) };
-                        for k in 1..kernel - 1 {
-                            past(k - 1)[0] = past(k)[0];
-                        }
-                        if kernel > 1 {
-                            past(kernel - 2)[0] = current;
+                        unsafe {
+                            let out = out.slice(at + range.start..at + range.end);
+                            columns.silu(&simd, turned, (t, &range), out);
                         }
                     }
-                }
+                });
+                // SAFETY: a channel belongs to one task.
+                unsafe { columns.advance(&range) };
             });
         }
     }
@@ -60,8 +74,7 @@ impl Gdn for Cpu {
         state: &mut GdnState,
         o: &mut Vec<f32>,
     ) {
-        let GdnShape { key_heads, value_heads, head_dim: dim, eps, .. } = *shape;
-        let (channels, key_dim) = (shape.channels(), key_heads * dim);
+        let GdnShape { value_heads, head_dim: dim, .. } = *shape;
         let (simd, runs) = (self.simd, window.runs());
         let states = Shared::new(state.all_s_mut());
         let out = Shared::new(&mut o[..window.rows() * shape.value_dim()]);
@@ -70,32 +83,17 @@ impl Gdn for Cpu {
             let start = run.slot * shape.state_len() + j * dim * dim;
             // SAFETY: a head of a slot belongs to one task: a slot has one run.
             let s = unsafe { states.slice(start..start + dim * dim) };
-            let mut work = vec![0.0; 3 * dim];
-            let (q, rest) = work.split_at_mut(dim);
-            let (k, d) = rest.split_at_mut(dim);
-            for t in run.rows() {
-                let qkv = &input.qkv[t * channels..][..channels];
-                let head = j % key_heads * dim;
-                let normalise = |x: &[f32], factor: f32, out: &mut [f32]| {
-                    let scale = factor * inverse_root(simd.dot(x, x) + eps);
-                    out.iter_mut().zip(x).for_each(|(o, x)| *o = x * scale);
-                };
-                normalise(&qkv[head..][..dim], 1.0 / (dim as f32).sqrt(), q);
-                normalise(&qkv[key_dim + head..][..dim], 1.0, k);
-                let gate = t * value_heads + j;
-                let at = gate * dim;
-                simd.delta(DeltaStep {
-                    s,
-                    q,
-                    k,
-                    v: &qkv[2 * key_dim + j * dim..][..dim],
-                    decay: (input.a[j] * softplus(input.alpha[gate] + input.dt[j])).exp(),
-                    beta: sigmoid(input.beta[gate]),
-                    d,
-                    // SAFETY: a head of a row belongs to one task.
-                    o: unsafe { out.slice(at..at + dim) },
-                });
-            }
+            let head = Head { shape, j, simd };
+            VALUES.with_borrow_mut(|values| {
+                for first in run.rows().step_by(TOKENS) {
+                    let rows = first..(first + TOKENS).min(run.first_row + run.len);
+                    for (t, o) in rows.clone().zip(head.scan(&input, rows, s, values)) {
+                        let at = (t * value_heads + j) * dim;
+                        // SAFETY: a head of a row belongs to one task.
+                        unsafe { out.slice(at..at + dim) }.copy_from_slice(o);
+                    }
+                }
+            });
         });
     }
 
@@ -108,18 +106,65 @@ impl Gdn for Cpu {
         o: &mut Vec<f32>,
     ) {
         let (dim, eps, simd) = (shape.head_dim, shape.eps, self.simd);
-        let out = Shared::new(&mut o[..rows * shape.value_dim()]);
-        self.pool.run(rows * shape.value_heads, &|head| {
-            // SAFETY: task `head` writes its head alone.
-            let o = unsafe { out.slice(head * dim..(head + 1) * dim) };
-            let scale = simd.rms_scale(o, eps);
-            for ((o, &n), &z) in o.iter_mut().zip(norm).zip(&z[head * dim..][..dim]) {
-                *o = *o * scale * n * sigmoid(z);
+        let heads = rows * shape.value_heads;
+        let out = Shared::new(&mut o[..heads * dim]);
+        spread(&mut self.pool, 2 * heads * dim, heads.div_ceil(HEADS), &|task| {
+            for head in part(heads, HEADS, task) {
+                // SAFETY: a head belongs to one task.
+                let o = unsafe { out.slice(head * dim..(head + 1) * dim) };
+                let scale = simd.rms_scale(o, eps);
+                simd.map(GatedNormalise { scale }, [norm, &z[head * dim..][..dim]], o);
             }
         });
     }
 
     fn export_gdn(&mut self, state: &GdnState, slot: usize) -> GdnSlot {
         GdnSlot { s: state.s(slot).to_vec(), conv: state.conv(slot).to_vec() }
+    }
+}
+
+/// Value head `j` of a layer.
+struct Head<'a> {
+    shape: &'a GdnShape,
+    j: usize,
+    simd: Kernels,
+}
+
+impl Head<'_> {
+    /// Advances the head's state `s` over at most [`TOKENS`] rows; the outputs of the rows.
+    fn scan<'v>(
+        &self,
+        input: &GdnInput<'_, Vec<f32>, Vec<f32>>,
+        rows: std::ops::Range<usize>,
+        s: &mut [f32],
+        values: &'v mut Vec<f32>,
+    ) -> impl Iterator<Item = &'v [f32]> + use<'v> {
+        let GdnShape { key_heads, value_heads, head_dim: dim, eps, .. } = *self.shape;
+        let (channels, key_dim, simd) = (self.shape.channels(), key_heads * dim, &self.simd);
+        let normalise = |x: &[f32], factor: f32, out: &mut [f32]| {
+            let scale = factor * inverse_root(simd.dot(x, x) + eps);
+            simd.map(Scale { scale }, [x], out);
+        };
+        let len = rows.len() * dim;
+        let work = dim * DELTA_WORK;
+        let (work, rest) = aligned_room(values, work + 4 * len).split_at_mut(work);
+        let (q, rest) = rest.split_at_mut(len);
+        let (k, rest) = rest.split_at_mut(len);
+        let (v, o) = rest.split_at_mut(len);
+        let mut gates = [DeltaGate { decay: 0.0, beta: 0.0 }; TOKENS];
+        for (i, t) in rows.clone().enumerate() {
+            let qkv = &input.qkv[t * channels..][..channels];
+            let (head, own) = (self.j % key_heads * dim, i * dim..(i + 1) * dim);
+            normalise(&qkv[head..][..dim], 1.0 / (dim as f32).sqrt(), &mut q[own.clone()]);
+            normalise(&qkv[key_dim + head..][..dim], 1.0, &mut k[own.clone()]);
+            v[own].copy_from_slice(&qkv[2 * key_dim + self.j * dim..][..dim]);
+            let at = t * value_heads + self.j;
+            let alpha = softplus(input.alpha[at] + input.dt[self.j]);
+            let decay = (input.a[self.j] * alpha).exp();
+            gates[i] = DeltaGate { decay, beta: sigmoid(input.beta[at]) };
+        }
+        let gates = &gates[..rows.len()];
+        simd.run(DeltaRun { s, dim, q, k, v, gates, o: &mut *o, work });
+        o.chunks_exact(dim)
     }
 }

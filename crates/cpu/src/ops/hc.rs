@@ -1,13 +1,14 @@
 //! Hyper-connections.
 
 use crate::device::{Cpu, CpuMatrix, room};
+use crate::ops::spread::{part, spread};
 use crate::share::Shared;
+use crate::simd::elementwise::{AddGated, AddScaled, Gated, ScaleOld, Sigmoid, Silu};
 use kernels::hc::HcRead;
-use kernels::scalar::{sigmoid, silu};
 use kernels::{Hc, HcShape, HcWeights};
 
 /// Columns of the residual per task.
-const COLUMNS: usize = 256;
+const COLUMNS: usize = 512;
 
 impl Hc for Cpu {
     fn hc_read(
@@ -29,7 +30,7 @@ impl Hc for Cpu {
 
         // Each stream normalised by itself.
         let (simd, shared) = (self.simd, Shared::new(n));
-        self.pool.run(rows * streams, &|i| {
+        spread(&mut self.pool, rows * wide, rows * streams, &|i| {
             // SAFETY: task `i` writes stream `i` alone.
             let n = unsafe { shared.slice(i * width..(i + 1) * width) };
             let norm = &w.norm[i % streams * width..][..width];
@@ -37,31 +38,29 @@ impl Hc for Cpu {
         });
 
         self.multiply(w.down, n, rows, low);
-        low.iter_mut().for_each(|v| *v = silu(*v * by_streams));
+        simd.map(Silu { scale: by_streams }, [], low);
         self.multiply(w.up, low, rows, gate);
 
         let (shared, tasks) = (Shared::new(&mut out.u[..rows * width]), width.div_ceil(COLUMNS));
         let (n, gate) = (&*n, &*gate);
-        self.pool.run(rows * tasks, &|task| {
-            let (t, first) = (task / tasks, task % tasks * COLUMNS);
-            let len = COLUMNS.min(width - first);
+        spread(&mut self.pool, rows * wide, rows * tasks, &|task| {
+            let (t, columns) = (task / tasks, part(width, COLUMNS, task % tasks));
             // SAFETY: a task writes its columns of its row alone.
-            let u = unsafe { shared.slice(t * width + first..t * width + first + len) };
-            u.fill(0.0);
-            for s in 0..streams {
-                let at = t * wide + s * width + first;
-                for ((u, &g), &n) in u.iter_mut().zip(&gate[at..][..len]).zip(&n[at..][..len]) {
-                    *u += sigmoid(g) * n;
-                }
-            }
-            u.iter_mut().for_each(|u| *u *= by_streams);
+            let u = unsafe { shared.slice(t * width + columns.start..t * width + columns.end) };
+            let stream = |s: usize| {
+                let at = t * wide + s * width;
+                let own = at + columns.start..at + columns.end;
+                [&gate[own.clone()], &n[own]]
+            };
+            simd.map(Gated {}, stream(0), u);
+            (1..streams).for_each(|s| simd.map(AddGated {}, stream(s), u));
+            simd.map(ScaleOld { scale: by_streams }, [], u);
         });
 
         if let Some(inject) = w.inject {
             self.multiply(inject, n, rows, out.weights);
-            for v in &mut out.weights[..rows * streams] {
-                *v = 2.0 * sigmoid(*v * by_streams);
-            }
+            let to_weight = Sigmoid { factor: 2.0, scale: by_streams };
+            simd.map(to_weight, [], &mut out.weights[..rows * streams]);
         }
         self.work = work;
     }
@@ -76,12 +75,13 @@ impl Hc for Cpu {
     ) {
         let HcShape { streams, width, .. } = *shape;
         let (simd, shared) = (self.simd, Shared::new(&mut x[..rows * streams * width]));
-        self.pool.run(rows, &|t| {
+        spread(&mut self.pool, rows * streams * width, rows, &|t| {
             for s in 0..streams {
                 let at = (t * streams + s) * width;
                 // SAFETY: task `t` writes row `t` alone.
                 let x = unsafe { shared.slice(at..at + width) };
-                simd.axpy(weights[t * streams + s], &y[t * width..][..width], x);
+                let factor = weights[t * streams + s];
+                simd.map(AddScaled { factor }, [&y[t * width..][..width]], x);
             }
         });
     }

@@ -1,5 +1,8 @@
 //! The families, one file each.
 
+pub(crate) mod angles;
+mod attend;
+mod conv;
 mod experts;
 mod gdn;
 mod gemv;
@@ -9,3 +12,4 @@ mod moe;
 mod ple;
 mod qsa;
 mod rows;
+mod spread;

@@ -1,10 +1,28 @@
 //! Hashed n-gram features.
 
+use super::conv::{Columns, Conv};
+use super::spread::part;
 use crate::device::{Cpu, CpuMatrix, room};
+use crate::share::Shared;
+use crate::simd::Kernels;
+use crate::simd::elementwise::{AddScaledAnd, Scale};
 use kernels::host::PleState;
 use kernels::ple::PleInput;
-use kernels::scalar::{ple_gate, silu};
+use kernels::scalar::ple_gate;
+use kernels::window::Run;
 use kernels::{Ple, PleShape, PleWeights, Window};
+use std::cell::RefCell;
+
+/// Rows whose convolution inputs are kept at a time.
+const ROWS: usize = 32;
+
+/// Channels of the convolution per task; a task's channels belong to one stream.
+const CHANNELS: usize = 512;
+
+thread_local! {
+    /// Values of the running task.
+    static VALUES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
 
 impl Ple for Cpu {
     fn ple_gather(&mut self, table: &CpuMatrix, ids: &[u64], e: &mut Vec<f32>) {
@@ -21,44 +39,98 @@ impl Ple for Cpu {
         input: PleInput<'_, Vec<f32>, PleState>,
         x: &mut Vec<f32>,
     ) {
-        let PleShape { streams, width, kernel, dilation, eps } = *shape;
-        let (wide, simd) = (shape.channels(), self.simd);
-        let (k, q) = room(&mut self.work.a, 2 * width).split_at_mut(width);
-        let (z, c) = room(&mut self.work.b, 2 * wide).split_at_mut(wide);
+        let PleInput { key, value, state } = input;
+        let mix = Mix { shape, w, key, value, simd: self.simd };
+        let gates = room(&mut self.work.a, ROWS * shape.streams);
+        let c = room(&mut self.work.b, ROWS * shape.channels());
         for run in window.runs() {
-            let history = input.state.conv_mut(run.slot);
-            for t in run.rows() {
-                let x = &mut x[t * wide..][..wide];
-                let value = &input.value[t * width..][..width];
-                for s in 0..streams {
-                    let part = s * width..(s + 1) * width;
-                    let key = &input.key[t * wide..][part.clone()];
-                    simd.rms_norm(key, &w.norm_key[part.clone()], eps, k);
-                    simd.rms_norm(&x[part.clone()], &w.norm_query[part.clone()], eps, q);
-                    let gate = ple_gate(simd.dot(k, q) / (width as f32).sqrt());
-                    let z = &mut z[part.clone()];
-                    z.iter_mut().zip(value).for_each(|(z, &v)| *z = gate * v);
-                    simd.rms_norm(z, &w.norm_conv[part.clone()], eps, &mut c[part]);
-                }
-                for i in 0..wide {
-                    let taps = &w.taps[i * kernel..][..kernel];
-                    let mut sum = 0.0;
-                    for j in 0..kernel - 1 {
-                        sum += taps[j] * history[j * dilation * wide + i];
+            for first_row in run.rows().step_by(ROWS) {
+                let len = ROWS.min(run.first_row + run.len - first_row);
+                let rows = Run { first_row, len, ..*run };
+                let (shared_gates, shared_c) = (Shared::new(gates), Shared::new(c));
+                self.pool.run(len * shape.streams, &|task| {
+                    let own = task * shape.width..(task + 1) * shape.width;
+                    // SAFETY: a stream of a row belongs to one task.
+                    unsafe {
+                        shared_gates.set(task, mix.gate(first_row, task, x, shared_c.slice(own)));
                     }
-                    sum += taps[kernel - 1] * c[i];
-                    x[i] += z[i] + silu(sum);
-                }
-                if !history.is_empty() {
-                    history.copy_within(wide.., 0);
-                    let newest = history.len() - wide;
-                    history[newest..].copy_from_slice(c);
-                }
+                });
+                let history = state.conv_mut(run.slot);
+                let columns = Columns::new(mix.conv(), history, c, &Run { first_row: 0, ..rows });
+                let parts = shape.width.div_ceil(CHANNELS);
+                let shared_x = Shared::new(x);
+                self.pool.run(shape.streams * parts, &|task| {
+                    let own = part(shape.width, CHANNELS, task % parts);
+                    mix.add(&rows, (task / parts, own), (gates, &columns), &shared_x);
+                });
             }
         }
     }
 
     fn export_ple(&mut self, state: &PleState, slot: usize) -> Vec<f32> {
         state.conv(slot).to_vec()
+    }
+}
+
+/// A call's operands.
+struct Mix<'a> {
+    shape: &'a PleShape,
+    w: &'a PleWeights<'a, Vec<f32>>,
+    key: &'a [f32],
+    value: &'a [f32],
+    simd: Kernels,
+}
+
+impl Mix<'_> {
+    fn conv(&self) -> Conv {
+        let PleShape { kernel, dilation, .. } = *self.shape;
+        Conv { channels: self.shape.channels(), kernel, dilation }
+    }
+
+    /// The gate of stream `i` counted from row `first_row`, and its convolution input `c`.
+    fn gate(&self, first_row: usize, i: usize, x: &[f32], c: &mut [f32]) -> f32 {
+        let Self { shape: PleShape { streams, width, eps, .. }, w, simd, .. } = self;
+        let (t, s) = (first_row + i / streams, i % streams);
+        let part = s * width..(s + 1) * width;
+        let at = (t * streams + s) * width;
+        VALUES.with_borrow_mut(|values| {
+            let (k, q) = room(values, 2 * width).split_at_mut(*width);
+            simd.rms_norm(&self.key[at..at + width], &w.norm_key[part.clone()], *eps, k);
+            simd.rms_norm(&x[at..at + width], &w.norm_query[part.clone()], *eps, q);
+            let gate = ple_gate(simd.dot(k, q) / (*width as f32).sqrt());
+            simd.map(Scale { scale: gate }, [&self.value[t * width..][..*width]], k);
+            simd.rms_norm(k, &w.norm_conv[part], *eps, c);
+            gate
+        })
+    }
+
+    /// Convolves the columns `own` of stream `s` and adds them to `x` in all rows of `run`.
+    fn add(
+        &self,
+        run: &Run,
+        (s, own): (usize, std::ops::Range<usize>),
+        (gates, columns): (&[f32], &Columns<'_>),
+        x: &Shared<'_, f32>,
+    ) {
+        let PleShape { streams, width, kernel, .. } = *self.shape;
+        let channels = s * width + own.start..s * width + own.end;
+        VALUES.with_borrow_mut(|values| {
+            let (taps, mixed) =
+                room(values, (kernel + 1) * own.len()).split_at_mut(kernel * own.len());
+            let raw = &self.w.taps[channels.start * kernel..channels.end * kernel];
+            self.simd.transpose_taps(raw, kernel, taps);
+            for i in 0..run.len {
+                // SAFETY: a channel belongs to one task.
+                unsafe { columns.silu(&self.simd, taps, (i, &channels), mixed) };
+                let t = run.first_row + i;
+                let value = &self.value[t * width + own.start..t * width + own.end];
+                let at = t * streams * width;
+                // SAFETY: a channel belongs to one task.
+                let x = unsafe { x.slice(at + channels.start..at + channels.end) };
+                self.simd.map(AddScaledAnd { factor: gates[i * streams + s] }, [value, mixed], x);
+            }
+        });
+        // SAFETY: a channel belongs to one task.
+        unsafe { columns.advance(&channels) };
     }
 }

@@ -1,12 +1,14 @@
 //! Indexed sparse attention: only selected rows of the cache are read.
 
+use super::attend::{self, Attention, Tile};
+use super::spread::part;
 use crate::device::{Cpu, room};
 use crate::share::Shared;
-use crate::simd::Kernels;
+use crate::simd::elementwise::{AddRelu, ScaleOld};
+use crate::simd::{Cached, HEADS, Kernels, Scores};
 use kernels::host::{QsaState, Selection};
 use kernels::qsa::{AttendQuery, IndexQuery};
-use kernels::rope::{self, Rope};
-use kernels::scalar::{relu, sigmoid};
+use kernels::rope;
 use kernels::{Qsa, QsaKeys, QsaShape, Window};
 use std::cell::RefCell;
 
@@ -14,8 +16,8 @@ use std::cell::RefCell;
 const BLOCKS: usize = 512;
 
 thread_local! {
-    /// Query and attention weights of the running task.
-    static ATTEND: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    /// Scores per index head of the running task.
+    static SCORES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Qsa for Cpu {
@@ -27,20 +29,18 @@ impl Qsa for Cpu {
         state: &mut QsaState,
     ) {
         let (dim, kv_dim, simd) = (shape.head_dim, shape.kv_dim(), self.simd);
-        let rope = Rope::new(shape.rope_dims, shape.rope_base);
-        let index_rope = Rope::new(shape.index_rope_dims(), shape.rope_base);
+        let pairs = shape.rope_dims / 2;
+        let angles = self.work.angles.of(shape.rope_dims, shape.rope_base, window);
         for run in window.runs() {
             let kv = state.slot_mut(run.slot, run.first_pos + run.len);
             assert_eq!(kv.k.len(), run.first_pos * kv_dim, "slot {} is elsewhere", run.slot);
             for t in run.rows() {
-                self.work.angles.clear();
-                rope.angles(run.pos(t), &mut self.work.angles);
                 for head in keys.k[t * kv_dim..][..kv_dim].chunks_exact(dim) {
                     let start = kv.k.len();
                     kv.k.resize(start + dim, 0.0);
                     let key = &mut kv.k[start..];
                     simd.rms_norm(head, keys.k_norm, shape.eps, key);
-                    rope::apply(&self.work.angles, key);
+                    rope::apply(&angles[t * pairs..][..pairs], key);
                 }
                 kv.v.extend_from_slice(&keys.v[t * kv_dim..][..kv_dim]);
                 let Some((raw, norm)) = keys.index else { continue };
@@ -54,7 +54,8 @@ impl Qsa for Cpu {
                     pool_keys(&simd, &kv.index[first * width..], shape.block, mean);
                     let key = &mut kv.blocks[start..];
                     simd.rms_norm(mean, norm, shape.eps, key);
-                    index_rope.rotate(first, key);
+                    let angles = &mut self.work.index_angles;
+                    angles.rotate(shape.index_rope_dims(), shape.rope_base, (first, key));
                 }
             }
         }
@@ -73,8 +74,8 @@ impl Qsa for Cpu {
             return window.iter().for_each(|(_, _, pos)| selection.push_all(pos));
         };
         let (width, simd) = (shape.index_dim, self.simd);
-        let query_len = shape.index_heads * width;
-        let rope = Rope::new(shape.index_rope_dims(), shape.rope_base);
+        let (query_len, pairs) = (shape.index_heads * width, shape.index_rope_dims() / 2);
+        let angles = self.work.index_angles.of(shape.index_rope_dims(), shape.rope_base, window);
         for (t, slot, pos) in window.iter() {
             let blocks = (pos + 1) / shape.block;
             if blocks <= shape.max_blocks() {
@@ -82,25 +83,19 @@ impl Qsa for Cpu {
                 continue;
             }
             let heads = room(&mut self.work.a, query_len);
-            self.work.angles.clear();
-            rope.angles(pos, &mut self.work.angles);
             let raw = q[t * query_len..][..query_len].chunks_exact(width);
             for (raw, head) in raw.zip(heads.chunks_exact_mut(width)) {
                 simd.rms_norm(raw, norm, shape.eps, head);
-                rope::apply(&self.work.angles, head);
+                rope::apply(&angles[t * pairs..][..pairs], head);
             }
             let (heads, keys) = (&*heads, &state.slot(slot).blocks);
             let scores = room(&mut self.work.b, blocks);
             let shared = Shared::new(scores);
-            let scale = 1.0 / (width as f32).sqrt();
             self.pool.run(blocks.div_ceil(BLOCKS), &|task| {
-                for b in task * BLOCKS..blocks.min((task + 1) * BLOCKS) {
-                    let key = &keys[b * width..][..width];
-                    let relu = |head: &[f32]| relu(simd.dot(head, key));
-                    let sum: f32 = heads.chunks_exact(width).map(relu).sum();
-                    // SAFETY: a block belongs to one task.
-                    unsafe { shared.set(b, sum * scale) };
-                }
+                let own = part(blocks, BLOCKS, task);
+                let keys = &keys[own.start * width..own.end * width];
+                // SAFETY: a block belongs to one task.
+                score_blocks(&simd, heads, (keys, width), unsafe { shared.slice(own) });
             });
             selection.push_best(pos, scores, shape.max_blocks());
         }
@@ -114,49 +109,73 @@ impl Qsa for Cpu {
         state: &QsaState,
         o: &mut Vec<f32>,
     ) {
-        let (dim, heads, simd) = (shape.head_dim, shape.heads, self.simd);
-        let rope = Rope::new(shape.rope_dims, shape.rope_base);
-        self.work.angles.clear();
-        for (_, _, pos) in window.iter() {
-            rope.angles(pos, &mut self.work.angles);
-        }
-        let angles = &self.work.angles;
-        let rows: Vec<(usize, usize, usize)> = window.iter().collect();
-        let out = Shared::new(&mut o[..rows.len() * shape.query_dim()]);
-        self.pool.run(rows.len() * heads, &|task| {
-            let ((t, slot, _), h) = (rows[task / heads], task % heads);
-            let both = &query.q[task * 2 * dim..][..2 * dim];
-            let kv_head = h / (heads / shape.kv_heads);
-            ATTEND.with_borrow_mut(|work| {
-                let count = query.selection.count(t);
-                let (q, weights) = room(work, dim + count).split_at_mut(dim);
-                simd.rms_norm(&both[..dim], query.norm, shape.eps, q);
-                rope::apply(&angles[t * rope.pairs()..][..rope.pairs()], q);
-
-                let kv = state.slot(slot);
-                let at = |p: usize| p * shape.kv_dim() + kv_head * dim;
-                let positions = || query.selection.ranges(t).flatten();
-                let scale = 1.0 / (dim as f32).sqrt();
-                for (w, p) in weights.iter_mut().zip(positions()) {
-                    *w = simd.dot(q, &kv.k[at(p)..][..dim]) * scale;
-                }
-                softmax(weights);
+        let angles = self.work.angles.of(shape.rope_dims, shape.rope_base, window);
+        let attention = Attention { shape, query: &query, state, angles, simd: self.simd };
+        let out = Shared::new(&mut o[..window.rows() * shape.query_dim()]);
+        let shared_by = shape.heads / shape.kv_heads;
+        for run in window.runs() {
+            let tiles = run.len.div_ceil(attend::ROWS) * shape.kv_heads;
+            // Heads stay together unless threads would have nothing to do.
+            let size = shared_by.div_ceil(self.pool.threads().div_ceil(tiles));
+            let size = size.next_multiple_of(HEADS);
+            let parts = shared_by.div_ceil(size);
+            self.pool.run(tiles * parts, &|task| {
+                let (rows, kv_head) =
+                    (task / parts / shape.kv_heads, task / parts % shape.kv_heads);
+                let (rows, own) =
+                    (part(run.len, attend::ROWS, rows), part(shared_by, size, task % parts));
+                let tile = Tile {
+                    rows: run.first_row + rows.start..run.first_row + rows.end,
+                    slot: run.slot,
+                    kv_head,
+                    heads: kv_head * shared_by + own.start..kv_head * shared_by + own.end,
+                };
                 // SAFETY: a head of a row belongs to one task.
-                let o = unsafe { out.slice(task * dim..(task + 1) * dim) };
-                o.fill(if count == 0 { f32::NAN } else { 0.0 });
-                for (&w, p) in weights.iter().zip(positions()) {
-                    simd.axpy(w, &kv.v[at(p)..][..dim], o);
-                }
-                for (o, &gate) in o.iter_mut().zip(&both[dim..]) {
-                    *o *= sigmoid(gate);
-                }
+                unsafe { attention.run(&tile, &out) };
             });
-        });
+        }
     }
 
     fn selected_blocks(&mut self, selection: &Selection) -> Vec<Vec<u32>> {
         (0..selection.rows()).map(|row| selection.blocks(row)).collect()
     }
+}
+
+/// `scores[b] = sum over h of max(0, head h . key b) / sqrt(width)`.
+fn score_blocks(simd: &Kernels, heads: &[f32], (keys, width): (&[f32], usize), scores: &mut [f32]) {
+    const NUMBERS: [u32; BLOCKS] = {
+        let mut numbers = [0; BLOCKS];
+        let mut i = 0;
+        while i < BLOCKS {
+            numbers[i] = i as u32;
+            i += 1;
+        }
+        numbers
+    };
+    let count = scores.len();
+    scores.fill(0.0);
+    SCORES.with_borrow_mut(|products| {
+        for q in heads.chunks(HEADS * width) {
+            let products = room(products, q.len() / width * count);
+            simd.run(Scores {
+                q,
+                keys: Cached {
+                    rows: keys,
+                    stride: width,
+                    first: 0,
+                    dim: width,
+                    positions: &NUMBERS[..count],
+                },
+                scale: 1.0,
+                scores: products,
+                scores_stride: count,
+            });
+            for products in products.chunks_exact(count) {
+                simd.map(AddRelu {}, [products], scores);
+            }
+        }
+    });
+    simd.map(ScaleOld { scale: 1.0 / (width as f32).sqrt() }, [], scores);
 }
 
 /// Mean of the first `count` rows of `raw`, each as long as `mean`.
@@ -165,15 +184,4 @@ fn pool_keys(simd: &Kernels, raw: &[f32], count: usize, mean: &mut [f32]) {
     for key in raw.chunks_exact(mean.len()).take(count) {
         simd.axpy(1.0 / count as f32, key, mean);
     }
-}
-
-fn softmax(scores: &mut [f32]) {
-    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut total = 0.0;
-    for s in scores.iter_mut() {
-        *s = (*s - largest).exp();
-        total += *s;
-    }
-    let scale = 1.0 / total;
-    scores.iter_mut().for_each(|s| *s *= scale);
 }

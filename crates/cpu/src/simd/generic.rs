@@ -5,7 +5,7 @@
 )]
 
 use super::lanes::Lanes;
-use super::{DeltaStep, Rows, Sums};
+use super::{Rows, Sums};
 
 /// Products of R weight rows (`n` values each, one after the other in `w`) with the first T rows of
 /// `x`. A sum runs through the row one vector after the other, then single values: its bits depend
@@ -106,48 +106,5 @@ pub(crate) unsafe fn axpy<L: Lanes>(a: f32, x: &[f32], y: &mut [f32]) {
     }
     for (y, x) in y[i..].iter_mut().zip(&x[i..]) {
         *y += a * x;
-    }
-}
-
-/// One token of one head of the delta rule: two passes over the state, row by row.
-///
-/// # Safety
-/// The instruction set of `L` must be enabled in the caller.
-#[inline(always)]
-pub(crate) unsafe fn delta<L: Lanes>(step: DeltaStep<'_>) {
-    let DeltaStep { s, q, k, v, decay, beta, d, o } = step;
-    let width = v.len();
-    assert!(s.len() == k.len() * width && q.len() == k.len());
-    assert!(d.len() == width && o.len() == width);
-
-    // d = S^T k with the decayed state.
-    d.fill(0.0);
-    for (row, &k) in s.chunks_exact(width).zip(k) {
-        // SAFETY: passed on from the caller.
-        unsafe { axpy::<L>(k * decay, row, d) };
-    }
-    for (d, &v) in d.iter_mut().zip(v) {
-        *d = beta * (v - *d);
-    }
-    // S = exp(g) S + k d^T and o = S^T q.
-    o.fill(0.0);
-    for ((row, &k), &q) in s.chunks_exact_mut(width).zip(k).zip(q) {
-        let mut i = 0;
-        // SAFETY: rows, `d` and `o` have `width` values.
-        unsafe {
-            let (decays, keys, queries) = (L::splat(decay), L::splat(k), L::splat(q));
-            while i + L::WIDTH <= width {
-                let old = L::mul(decays, L::load(row.as_ptr().add(i)));
-                let new = L::fma(keys, L::load(d.as_ptr().add(i)), old);
-                L::store(row.as_mut_ptr().add(i), new);
-                let read = L::fma(queries, new, L::load(o.as_ptr().add(i)));
-                L::store(o.as_mut_ptr().add(i), read);
-                i += L::WIDTH;
-            }
-        }
-        for i in i..width {
-            row[i] = decay * row[i] + k * d[i];
-            o[i] += q * row[i];
-        }
     }
 }

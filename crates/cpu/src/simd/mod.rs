@@ -1,13 +1,29 @@
 //! Inner loops, written once over a vector type and instantiated per instruction set.
 //!
-//! [`Lanes`] is the vector type, [`generic`] the loops, and [`Kernels`] the table of their
-//! instantiations for one instruction set. A loop is compiled inside a function that enables the
+//! [`Lanes`](lanes::Lanes) is the vector type, [`generic`] the loops of the matrix products, and
+//! [`Kernels`] the table of their instantiations for one instruction set. All other loops go through
+//! [`dispatch`]: [`elementwise`] maps, the [`delta`] rule, attention ([`attend`]). A loop is compiled inside a function that enables the
 //! instruction set, so that everything it inlines (the block decoders of `quant` included) may use it.
 
+mod attend;
 #[cfg(target_arch = "x86_64")]
 mod avx512_decode;
+mod delta;
+mod dispatch;
+pub(crate) mod elementwise;
 mod generic;
 mod lanes;
+mod math;
+mod math_lanes;
+mod single;
+mod taps;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use attend::{AddValues, Cached, HEADS, Scores};
+pub(crate) use delta::{DELTA_WORK, DeltaGate, DeltaRun};
+pub(crate) use math::Softmax;
+use math_lanes::MathLanes;
 
 use crate::Isa;
 use gguf::TensorType;
@@ -44,23 +60,6 @@ pub(crate) struct Kernels {
     single_row_tiles: [Tile; MAX_TILE],
     dot: unsafe fn(&[f32], &[f32]) -> f32,
     axpy: unsafe fn(f32, &[f32], &mut [f32]),
-    delta: unsafe fn(DeltaStep<'_>),
-}
-
-/// One token of one head of the delta rule.
-#[derive(Debug)]
-pub(crate) struct DeltaStep<'a> {
-    /// State `[key, value]`.
-    pub(crate) s: &'a mut [f32],
-    pub(crate) q: &'a [f32],
-    pub(crate) k: &'a [f32],
-    pub(crate) v: &'a [f32],
-    /// `exp(g)`.
-    pub(crate) decay: f32,
-    pub(crate) beta: f32,
-    /// Working memory for `beta (v - S^T k)`.
-    pub(crate) d: &'a mut [f32],
-    pub(crate) o: &'a mut [f32],
 }
 
 /// Instantiates the loops for a vector type and its instruction set.
@@ -68,7 +67,7 @@ macro_rules! instantiate {
     ($name:ident, $lanes:ty, $isa:expr $(, $features:literal)?) => {
         mod $name {
             use super::lanes::Lanes;
-            use super::{Decode, DeltaStep, Rows, Sums, generic, lanes};
+            use super::{Decode, Rows, Sums, generic, lanes};
             use gguf::TensorType;
             use quant::{BlockFormat, FormatVisitor, with_format};
 
@@ -112,12 +111,6 @@ macro_rules! instantiate {
                 unsafe { generic::axpy::<$lanes>(a, x, y) }
             }
 
-            $(#[target_feature(enable = $features)])?
-            unsafe fn delta(step: DeltaStep<'_>) {
-                // SAFETY: the instruction set is enabled on this function.
-                unsafe { generic::delta::<$lanes>(step) }
-            }
-
             const ROWS: usize = <$lanes>::ROWS;
 
             pub(super) const KERNELS: super::Kernels = super::Kernels {
@@ -128,7 +121,6 @@ macro_rules! instantiate {
                 single_row_tiles: [tile::<1, 1>, tile::<1, 2>, tile::<1, 3>, tile::<1, 4>],
                 dot,
                 axpy,
-                delta,
             };
         }
     };
@@ -206,12 +198,6 @@ impl Kernels {
         unsafe { (self.axpy)(a, x, y) }
     }
 
-    /// Advances and reads the delta rule; see [`kernels::Gdn::gdn_scan`].
-    pub(crate) fn delta(&self, step: DeltaStep<'_>) {
-        // SAFETY: as for `tile`.
-        unsafe { (self.delta)(step) }
-    }
-
     /// `1 / sqrt(mean(x^2) + eps)`.
     pub(crate) fn rms_scale(&self, x: &[f32], eps: f32) -> f32 {
         inverse_root(self.dot(x, x) / x.len() as f32 + eps)
@@ -219,10 +205,7 @@ impl Kernels {
 
     /// `out = x / sqrt(mean(x^2) + eps) * weight`.
     pub(crate) fn rms_norm(&self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-        let scale = self.rms_scale(x, eps);
-        for ((o, &x), &w) in out.iter_mut().zip(x).zip(weight) {
-            *o = x * scale * w;
-        }
+        self.map(elementwise::Normalise { scale: self.rms_scale(x, eps) }, [x, weight], out);
     }
 }
 

@@ -1,6 +1,7 @@
 //! States, plans and selections in host memory, shared by the implementations that live there.
 
 mod memory;
+mod order;
 mod plan;
 mod selection;
 mod state;

@@ -1,7 +1,7 @@
 //! The rows of a window grouped by expert.
 
+use super::order::{index, key, select};
 use crate::moe::MoeChoice;
-use std::cmp::Ordering;
 
 /// Choices of a window: per row `used` experts with their weights, and the pairs sorted by expert.
 ///
@@ -13,7 +13,10 @@ pub struct Plan {
     weights: Vec<f32>,
     pairs: Vec<u32>,
     groups: Vec<Group>,
-    order: Vec<u32>,
+    /// Keys of the row being chosen from.
+    keys: Vec<u64>,
+    /// First place of each expert's next pair.
+    places: Vec<u32>,
 }
 
 /// The pairs of one expert.
@@ -27,16 +30,6 @@ pub struct Group {
     len: usize,
 }
 
-/// Larger logits first, NaN after everything, equal ones by rising index.
-fn by_falling_logit(logits: &[f32], a: u32, b: u32) -> Ordering {
-    let key = |i: u32| {
-        let x = logits[i as usize];
-        // Adding zero makes -0.0 equal to 0.0 under the total order.
-        if x.is_nan() { f32::NEG_INFINITY } else { x + 0.0 }
-    };
-    key(b).total_cmp(&key(a)).then(a.cmp(&b))
-}
-
 impl Plan {
     /// Chooses from `logits` `[rows, experts]`; see [`crate::Moe::moe_plan`].
     pub fn build(&mut self, logits: &[f32], choice: MoeChoice) {
@@ -48,41 +41,47 @@ impl Plan {
         for row in logits.chunks_exact(experts) {
             self.choose(row);
         }
-        self.group();
+        self.group(experts);
     }
 
     fn choose(&mut self, logits: &[f32]) {
         let used = self.used;
-        self.order.clear();
-        self.order.extend(0..logits.len() as u32);
-        let compare = |a: &u32, b: &u32| by_falling_logit(logits, *a, *b);
-        if used < logits.len() {
-            self.order.select_nth_unstable_by(used - 1, compare);
-        }
-        let chosen = &mut self.order[..used];
-        chosen.sort_unstable_by(compare);
-        let largest = logits[chosen[0] as usize];
+        self.keys.clear();
+        self.keys.extend(logits.iter().zip(0..).map(|(&logit, e)| key(logit, e)));
+        select(&mut self.keys, used);
+        let chosen = &mut self.keys[..used];
+        chosen.sort_unstable();
+        let logit = |key: u64| logits[index(key) as usize];
+        let largest = logit(chosen[0]);
         let first = self.weights.len();
-        self.weights.extend(chosen.iter().map(|&e| (logits[e as usize] - largest).exp()));
+        self.weights.extend(chosen.iter().map(|&key| (logit(key) - largest).exp()));
         let total: f32 = self.weights[first..].iter().sum();
         // A NaN anywhere makes the softmax over all experts NaN, also if its expert was not chosen.
         let total = if logits.iter().any(|x| x.is_nan()) { f32::NAN } else { total };
         self.weights[first..].iter_mut().for_each(|w| *w /= total);
-        self.experts.extend_from_slice(chosen);
+        self.experts.extend(chosen.iter().map(|&key| index(key)));
     }
 
-    fn group(&mut self) {
-        let experts = &self.experts;
-        self.pairs.clear();
-        self.pairs.extend(0..experts.len() as u32);
-        self.pairs.sort_unstable_by_key(|&pair| (experts[pair as usize], pair));
+    /// Sorts the pairs by expert, and pairs of one expert by index, counting first.
+    fn group(&mut self, experts: usize) {
+        self.places.clear();
+        self.places.resize(experts, 0);
+        self.experts.iter().for_each(|&e| self.places[e as usize] += 1);
         self.groups.clear();
-        for (i, &pair) in self.pairs.iter().enumerate() {
-            let expert = experts[pair as usize] as usize;
-            match self.groups.last_mut() {
-                Some(group) if group.expert == expert => group.len += 1,
-                _ => self.groups.push(Group { expert, first: i, len: 1 }),
+        let mut first = 0;
+        for (expert, place) in self.places.iter_mut().enumerate() {
+            let len = std::mem::replace(place, first as u32) as usize;
+            if len > 0 {
+                self.groups.push(Group { expert, first, len });
             }
+            first += len;
+        }
+        self.pairs.clear();
+        self.pairs.resize(self.experts.len(), 0);
+        for (pair, &e) in self.experts.iter().enumerate() {
+            let place = &mut self.places[e as usize];
+            self.pairs[*place as usize] = pair as u32;
+            *place += 1;
         }
     }
 

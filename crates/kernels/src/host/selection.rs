@@ -1,5 +1,6 @@
 //! The cache positions that each row of a window attends.
 
+use super::order::{index, key, select};
 use std::ops::Range;
 
 /// Selected positions of a window's rows.
@@ -8,7 +9,8 @@ pub struct Selection {
     block: usize,
     rows: Vec<RowSelection>,
     blocks: Vec<u32>,
-    order: Vec<u32>,
+    /// Keys of the row being chosen from.
+    keys: Vec<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,14 +54,10 @@ impl Selection {
         }
         let start = self.blocks.len();
         if keep > 0 {
-            // Adding zero makes -0.0 equal to 0.0 under the total order.
-            let key = |b: u32| scores[b as usize] + 0.0;
-            self.order.clear();
-            self.order.extend(0..scores.len() as u32);
-            self.order.select_nth_unstable_by(keep - 1, |&a, &b| {
-                key(b).total_cmp(&key(a)).then(a.cmp(&b))
-            });
-            self.blocks.extend_from_slice(&self.order[..keep]);
+            self.keys.clear();
+            self.keys.extend(scores.iter().zip(0..).map(|(&score, b)| key(score, b)));
+            select(&mut self.keys, keep);
+            self.blocks.extend(self.keys[..keep].iter().map(|&key| index(key)));
             self.blocks[start..].sort_unstable();
         }
         let picked = Picked::Blocks(start..self.blocks.len());

@@ -44,7 +44,7 @@ pub(crate) struct DeviceArgs {
     /// Where the model runs.
     #[arg(long, value_enum, value_name = "NAME", default_value = "cpu")]
     pub(crate) backend: BackendName,
-    /// Threads of the cpu backend. [default: one per processor]
+    /// Threads of the cpu backend. [default: one per physical core]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=MAX_THREADS))]
     threads: Option<u64>,
     /// Tokens of a prompt that are computed together. Changes speed and memory, never a result.
@@ -54,7 +54,7 @@ pub(crate) struct DeviceArgs {
 }
 
 impl DeviceArgs {
-    /// Threads; 0 is one per processor.
+    /// Threads; 0 is one per physical core.
     pub(crate) fn threads(&self) -> usize {
         count(self.threads).unwrap_or(0)
     }

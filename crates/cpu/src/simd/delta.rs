@@ -1,0 +1,184 @@
+//! The delta rule over the tokens of a run, for one head.
+//!
+//! Columns of the state do not meet, so a block of them that stays in the first-level cache goes through
+//! all tokens before the next block. A token takes two passes over the block's rows: reading with the
+//! key, then updating and reading with the query. The first pass of the next token rides on the second
+//! pass of this one. Each column's sums run over the rows in the same order either way.
+#![expect(
+    clippy::needless_range_loop,
+    reason = "indices run over registers, several arrays at once"
+)]
+
+use super::dispatch::Loop;
+use super::lanes::Lanes;
+use super::math_lanes::{MAX_WIDTH, MathLanes};
+use super::single::Single;
+
+/// Vectors per block of columns: with three accumulators each they fit 16 registers.
+const BLOCK: usize = 4;
+
+/// Values of working memory per row of the state.
+pub(crate) const DELTA_WORK: usize = BLOCK * MAX_WIDTH;
+
+/// From this many tokens on a block of columns is copied to where its rows follow each other: as part
+/// of the state, whose rows lie a power of two apart, it would not fit the first-level cache.
+const COPY: usize = 3;
+
+/// Tokens of one head, in order. See [`kernels::Gdn::gdn_scan`].
+#[derive(Debug)]
+pub(crate) struct DeltaRun<'a> {
+    /// State `[dim, value_dim]`, advanced.
+    pub(crate) s: &'a mut [f32],
+    /// Width of a key and of a query.
+    pub(crate) dim: usize,
+    /// `[tokens, dim]`.
+    pub(crate) q: &'a [f32],
+    /// `[tokens, dim]`.
+    pub(crate) k: &'a [f32],
+    /// `[tokens, value_dim]`.
+    pub(crate) v: &'a [f32],
+    /// Per token.
+    pub(crate) gates: &'a [DeltaGate],
+    /// `[tokens, value_dim]`.
+    pub(crate) o: &'a mut [f32],
+    /// Working memory `[dim, DELTA_WORK]`.
+    pub(crate) work: &'a mut [f32],
+}
+
+/// How a token changes the state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeltaGate {
+    /// `exp(g)`.
+    pub(crate) decay: f32,
+    /// Strength of the update.
+    pub(crate) beta: f32,
+}
+
+impl Loop for DeltaRun<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<L: MathLanes>(mut self) {
+        let tokens = self.gates.len();
+        assert!(self.q.len() == tokens * self.dim && self.k.len() == tokens * self.dim);
+        assert!(self.v.len() == self.o.len());
+        if tokens == 0 {
+            return;
+        }
+        let width = self.v.len() / tokens;
+        assert!(self.v.len() == tokens * width && self.s.len() == self.dim * width);
+        assert!(self.work.len() == self.dim * DELTA_WORK);
+        let mut column = 0;
+        // SAFETY: by the assertions; columns from `column` on, as many as a block has, exist.
+        unsafe {
+            while column + BLOCK * L::WIDTH <= width {
+                self.block::<L>(width, column);
+                column += BLOCK * L::WIDTH;
+            }
+            let s = self.s.as_mut_ptr();
+            while column + L::WIDTH <= width {
+                self.columns::<L, 1>(s.add(column), width, column);
+                column += L::WIDTH;
+            }
+            while column < width {
+                self.columns::<Single, 1>(s.add(column), width, column);
+                column += 1;
+            }
+        }
+    }
+}
+
+impl DeltaRun<'_> {
+    /// All tokens for a block of columns from `first` on.
+    ///
+    /// # Safety
+    /// As for [`DeltaRun::columns`].
+    #[inline(always)]
+    unsafe fn block<L: Lanes>(&mut self, width: usize, first: usize) {
+        let size = BLOCK * L::WIDTH;
+        // SAFETY: passed on from the caller; the copy has room for a block of widest vectors.
+        unsafe {
+            if self.gates.len() < COPY {
+                let s = self.s.as_mut_ptr().add(first);
+                return self.columns::<L, BLOCK>(s, width, first);
+            }
+            for (row, copy) in self.s.chunks_exact(width).zip(self.work.chunks_exact_mut(size)) {
+                copy.copy_from_slice(&row[first..first + size]);
+            }
+            let copy = self.work.as_mut_ptr();
+            self.columns::<L, BLOCK>(copy, size, first);
+            for (row, copy) in self.s.chunks_exact_mut(width).zip(self.work.chunks_exact(size)) {
+                row[first..first + size].copy_from_slice(copy);
+            }
+        }
+    }
+
+    /// All tokens for the N vectors of columns from `first` on, whose state is at `s`, a row every
+    /// `stride` values.
+    ///
+    /// # Safety
+    /// As for [`Loop::run`]; the slices have the sizes that they are documented with, and there are
+    /// that many columns and `dim` rows at `s`.
+    #[inline(always)]
+    unsafe fn columns<L: Lanes, const N: usize>(
+        &mut self,
+        s: *mut f32,
+        stride: usize,
+        first: usize,
+    ) {
+        let (dim, width) = (self.dim, self.v.len() / self.gates.len());
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let mut read = [L::splat(0.0); N];
+            let decay = self.gates[0].decay;
+            for (r, &k) in self.k[..dim].iter().enumerate() {
+                let key = L::splat(k * decay);
+                for j in 0..N {
+                    let old = L::load(s.add(r * stride + j * L::WIDTH));
+                    read[j] = L::fma(key, old, read[j]);
+                }
+            }
+            for t in 0..self.gates.len() {
+                let DeltaGate { decay, beta } = self.gates[t];
+                let mut d = [L::splat(0.0); N];
+                for j in 0..N {
+                    let v = L::load(self.v.as_ptr().add(t * width + first + j * L::WIDTH));
+                    let minus_one = L::splat(-1.0);
+                    d[j] = L::mul(L::splat(beta), L::fma(minus_one, read[j], v));
+                }
+                let q = &self.q[t * dim..][..dim];
+                let k = &self.k[t * dim..][..dim];
+                let decays = L::splat(decay);
+                let mut o = [L::splat(0.0); N];
+                macro_rules! update {
+                    ($r:expr, |$new:ident, $j:ident| $read:block) => {
+                        let (key, query) = (L::splat(k[$r]), L::splat(q[$r]));
+                        for $j in 0..N {
+                            let at = s.add($r * stride + $j * L::WIDTH);
+                            let $new = L::fma(key, d[$j], L::mul(decays, L::load(at)));
+                            L::store(at, $new);
+                            o[$j] = L::fma(query, $new, o[$j]);
+                            $read
+                        }
+                    };
+                }
+                if let Some(next) = self.gates.get(t + 1) {
+                    let next_k = &self.k[(t + 1) * dim..][..dim];
+                    read = [L::splat(0.0); N];
+                    for r in 0..dim {
+                        let next_key = L::splat(next_k[r] * next.decay);
+                        update!(r, |new, j| { read[j] = L::fma(next_key, new, read[j]) });
+                    }
+                } else {
+                    for r in 0..dim {
+                        update!(r, |new, j| {});
+                    }
+                }
+                for j in 0..N {
+                    let at = self.o.as_mut_ptr().add(t * width + first + j * L::WIDTH);
+                    L::store(at, o[j]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! One value as a vector, for the columns that fill no vector.
+
+use super::lanes::Lanes;
+
+/// A single value.
+#[derive(Debug)]
+pub(crate) struct Single;
+
+impl Lanes for Single {
+    type V = f32;
+    const WIDTH: usize = 1;
+    const ROWS: usize = 1;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> f32 {
+        x
+    }
+
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> f32 {
+        // SAFETY: the caller promises a readable value.
+        unsafe { *p }
+    }
+
+    #[inline(always)]
+    unsafe fn store(p: *mut f32, v: f32) {
+        // SAFETY: the caller promises a writable value.
+        unsafe { *p = v }
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: f32, b: f32) -> f32 {
+        a + b
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: f32, b: f32) -> f32 {
+        a * b
+    }
+
+    #[inline(always)]
+    unsafe fn fma(a: f32, b: f32, c: f32) -> f32 {
+        // Not fused: without the instruction a fused operation is a slow library call.
+        a * b + c
+    }
+
+    #[inline(always)]
+    unsafe fn sum(v: f32) -> f32 {
+        v
+    }
+}
