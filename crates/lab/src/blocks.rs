@@ -173,7 +173,7 @@ fn encode(ty: TensorType, kind: Kind, random: &mut Random, out: &mut [u8]) {
         // Denormal elements in F16; the smallest scale in NVFP4 belongs to a maximum of 6 / 512.
         (Kind::DenormalScale, TensorType::F16) => 2e-5,
         (Kind::DenormalScale, TensorType::NVFP4) => 6.0 / 512.0,
-        (Kind::DenormalScale, _) => 1e-39,
+        (Kind::DenormalScale, _) => 1e-38,
         (Kind::LargeScale, TensorType::NVFP4) => 6.0 * 448.0,
         (Kind::LargeScale, _) => 3e4,
         (Kind::Usual | Kind::LowCodes | Kind::HighCodes, _) => 1.0,

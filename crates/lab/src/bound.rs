@@ -21,7 +21,8 @@
 //! where the product of two scales is what vanishes, and as much per weight where a denormal x does.
 
 use gguf::TensorType;
-use kernels::{Activations, Weight};
+use kernels::reference::Reference;
+use kernels::{Activations, Gemv, Weight};
 use quant::{Packed, PackedVisitor};
 
 /// Values of a row that share a scale when activations are brought to 8 bits.
@@ -110,6 +111,37 @@ impl<'a> Inexact<'a> {
         let roundings = (n / 4.0 + 16.0) * 2f64.powi(-24);
         let underflow = 2f64.powi(-126 + 14) * (n + all_sizes);
         inexact + roundings * total + underflow
+    }
+}
+
+/// The reference's products of some weight rows with every row of activations, and their bounds.
+#[derive(Clone, Debug)]
+pub(crate) struct Products {
+    weight_rows: usize,
+    values: Vec<f32>,
+    bounds: Vec<f64>,
+}
+
+impl Products {
+    /// `x` is `[rows, n_in]`, seen with the given precision.
+    pub(crate) fn new(weight: &Weight, x: &[f32], activations: Activations) -> Self {
+        let (n_in, weight_rows) = (weight.n_in(), weight.n_out());
+        let rows = x.len() / n_in;
+        let mut values = vec![0.0; rows * weight_rows];
+        Reference.matmul(weight, &x.to_vec(), rows, &mut values);
+        let sizes: Vec<_> = (0..weight_rows).map(|row| sizes(weight, row)).collect();
+        let seen = x.chunks_exact(n_in).map(|x| Inexact::new(x, activations));
+        let bounds =
+            seen.flat_map(|x| sizes.iter().map(|sizes| x.product_bound(sizes)).collect::<Vec<_>>());
+        let bounds = bounds.collect();
+        Self { weight_rows, values, bounds }
+    }
+
+    /// Value and bound for row `row` of the activations and row `weight_row` of a weight that repeats
+    /// these rows.
+    pub(crate) fn at(&self, row: usize, weight_row: usize) -> (f32, f64) {
+        let i = row * self.weight_rows + weight_row % self.weight_rows;
+        (self.values[i], self.bounds[i])
     }
 }
 

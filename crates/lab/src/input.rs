@@ -10,8 +10,9 @@ use kernels::Activations;
 pub enum Input {
     /// Evenly spread over [-1, 1).
     Uniform,
-    /// Whole multiples of 2^-7 up to 127 of them, and that many in every group of 32. Bringing them
-    /// to 8 bits changes nothing, so the bound is that of f32: a wrong group, scale or code shows.
+    /// In every group of 32 whole multiples of a power of two, of which the largest is 127. Bringing
+    /// them to 8 bits changes nothing, so the bound is that of f32. The power differs between groups
+    /// near each other, so a wrong group, scale or code shows.
     EightBit,
     /// 1e4 everywhere in even rows; a lone 1e4 in every third group of odd rows.
     Large,
@@ -74,9 +75,11 @@ impl Input {
         match self {
             Self::Uniform | Self::NotFinite => {}
             Self::EightBit => {
-                x.iter_mut().for_each(|x| *x = (*x * 127.0).round() / 128.0);
-                x[random.below(x.len())] =
-                    if random.below(2) == 0 { -127.0 } else { 127.0 } / 128.0;
+                x.iter_mut().for_each(|x| *x = (*x * 127.0).round());
+                x[random.below(x.len())] = if random.below(2) == 0 { -127.0 } else { 127.0 };
+                // Five, so that it also differs 2, 4, 8 or 16 groups apart.
+                let unit = 1.0 / (128 << (group % 5)) as f32;
+                x.iter_mut().for_each(|x| *x *= unit);
             }
             Self::Large if even => x.fill(1e4),
             Self::Large if group.is_multiple_of(3) => x[random.below(x.len())] = 1e4,

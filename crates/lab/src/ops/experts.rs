@@ -1,8 +1,8 @@
 //! Projections of the routed experts (family `moe`).
 
 use super::activations_name;
-use crate::blocks::{Rows, weight_from};
-use crate::bound::{Inexact, sizes};
+use crate::blocks::{DISTINCT_ROWS, Rows, weight_from};
+use crate::bound::Products;
 use crate::case::{Call, Op};
 use crate::compare::Expected;
 use crate::memory::{Output, poisoned, upload};
@@ -47,6 +47,10 @@ pub struct Experts {
     pub activations: Activations,
 }
 
+/// The distinct row with which the stack of up projections begins: its rows are others than those of
+/// the gates, so that it shows which is which.
+const UP_STACK_BEGINS: usize = 3;
+
 /// The stacks of a projection.
 enum Stacks<M> {
     /// Gate and up.
@@ -64,8 +68,7 @@ impl Experts {
         let shape = WeightShape { n_in: self.n_in, n_out: self.stack_rows(), experts };
         let stack = |first| weight_from(first, self.ty, shape, rows);
         Ok(match self.projection {
-            // Different rows, so that it shows which is which.
-            Projection::GateUp => Stacks::Separate(stack(0)?, stack(3)?),
+            Projection::GateUp => Stacks::Separate(stack(0)?, stack(UP_STACK_BEGINS)?),
             Projection::FusedGateUp | Projection::Down => Stacks::One(stack(0)?),
         })
     }
@@ -149,59 +152,37 @@ impl Experts {
 
     /// How far each value may be off, `[pairs, n_out]`.
     fn bounds(&self, input: Input) -> Result<Vec<f64>, Error> {
-        let plan = self.host_plan();
-        let stacks = self.stacks(self.choice.experts, Rows::Edge)?;
         let x = input.rows(self.input_rows(), self.n_in);
-        let mut bounds = vec![0.0; self.pairs() * self.n_out];
-        for group in plan.groups() {
-            let rows = group.expert * self.stack_rows()..(group.expert + 1) * self.stack_rows();
-            let sizes = |stack| rows.clone().map(|row| sizes(stack, row)).collect::<Vec<_>>();
-            let (first, second) = match &stacks {
-                Stacks::Separate(gate, up) => (sizes(gate), sizes(up)),
-                Stacks::One(stack) => (sizes(stack), Vec::new()),
-            };
-            for &pair in plan.pairs_of(group) {
-                let pair = pair as usize;
-                let row =
-                    if self.projection == Projection::Down { pair } else { pair / plan.used() };
-                let x = &x[row * self.n_in..][..self.n_in];
-                let rounded = Inexact::new(x, input.precision(self.activations));
-                let product = |stack, sizes: &[Vec<f64>], r: usize| {
-                    (exact(stack, rows.start + r, x), rounded.product_bound(&sizes[r]))
-                };
-                for (r, bound) in bounds[pair * self.n_out..][..self.n_out].iter_mut().enumerate() {
-                    *bound = match &stacks {
-                        Stacks::Separate(gate, up) => {
-                            swiglu_bound(product(gate, &first, r), product(up, &second, r))
-                        }
-                        Stacks::One(_) if self.projection == Projection::Down => {
-                            rounded.product_bound(&first[r])
-                        }
-                        Stacks::One(both) => swiglu_bound(
-                            product(both, &first, r),
-                            product(both, &first, r + self.n_out),
-                        ),
-                    };
+        let products = |first| -> Result<Products, Error> {
+            let shape = WeightShape { n_in: self.n_in, n_out: DISTINCT_ROWS, experts: 1 };
+            let weight = weight_from(first, self.ty, shape, Rows::Edge)?;
+            Ok(Products::new(&weight, &x, input.precision(self.activations)))
+        };
+        let (first, second) = (products(0)?, products(UP_STACK_BEGINS)?);
+        let mut bounds = Vec::with_capacity(self.pairs() * self.n_out);
+        let plan = self.host_plan();
+        for (pair, &expert) in plan.experts().iter().enumerate() {
+            let t = pair / plan.used();
+            let row = expert as usize * self.stack_rows();
+            bounds.extend((row..row + self.n_out).map(|row| match self.projection {
+                Projection::Down => first.at(pair, row).1,
+                Projection::GateUp => swiglu_bound(first.at(t, row), second.at(t, row)),
+                Projection::FusedGateUp => {
+                    swiglu_bound(first.at(t, row), first.at(t, row + self.n_out))
                 }
-            }
+            }));
         }
         Ok(bounds)
     }
 }
 
-fn exact(stack: &Weight, row: usize, x: &[f32]) -> f64 {
-    let mut w = vec![0.0; x.len()];
-    stack.decode_row(row, &mut w);
-    w.iter().zip(x).map(|(&w, &x)| f64::from(w) * f64::from(x)).sum()
-}
-
 /// The error of `silu(g) * u` where g and u are up to `off_g` and `off_u` off. The slope of silu is
 /// less than 1.1 everywhere. Its own evaluation in f32 is allowed 16 roundings; its factor sigma(g),
-/// below the normal numbers where g is very negative, may become zero.
-fn swiglu_bound((g, off_g): (f64, f64), (u, off_u): (f64, f64)) -> f64 {
-    let activated = f64::from(silu(g as f32)).abs();
-    let off = 1.1 * off_g + activated * 2f64.powi(-20) + 2f64.powi(-125) * g.abs();
-    off * (u.abs() + off_u) + activated * off_u
+/// below the normal numbers where g is very negative, may become zero, and so may the result.
+fn swiglu_bound((g, off_g): (f32, f64), (u, off_u): (f32, f64)) -> f64 {
+    let activated = f64::from(silu(g).abs());
+    let off = 1.1 * off_g + activated * 2f64.powi(-20) + 2f64.powi(-125) * f64::from(g.abs());
+    off * (f64::from(u.abs()) + off_u) + activated * off_u + 2f64.powi(-126)
 }
 
 impl Op for Experts {

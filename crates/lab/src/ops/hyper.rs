@@ -106,6 +106,9 @@ impl HyperConnection {
     /// off(gate) = 1/4 * off(up . low)          low itself being off
     /// off(u)    = 1/S * sum over s of |n[s]| * off(gate[s])
     /// ```
+    ///
+    /// Two worst cases in a row are far from the usual error, so of the reads in 8 bits this sees
+    /// only what is wrong by more than some percent; the read in f32 is held to [`F32_SHARE`].
     fn eight_bit_share(&self, input: Input) -> Result<Vec<f64>, Error> {
         let HcShape { streams, width, eps } = self.shape;
         let (wide, s) = (self.wide(), streams as f64);

@@ -2,15 +2,14 @@
 
 use super::{activations_name, copies};
 use crate::blocks::{DISTINCT_ROWS, Rows, weight};
-use crate::bound::{Inexact, sizes};
+use crate::bound::Products;
 use crate::case::{Call, Op};
 use crate::compare::{Expected, Fault, Place};
 use crate::memory::{Output, poisoned, upload};
 use crate::{Cost, Input};
 use gguf::TensorType;
-use kernels::reference::Reference;
 use kernels::weight::WeightShape;
-use kernels::{Activations, Backend, Error, Gemv, Weight};
+use kernels::{Activations, Backend, Error, Weight};
 
 /// `y[T, n_out] = W x[T, n_in]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,20 +69,10 @@ impl Op for Matmul {
     /// The reference multiplies only the rows that differ.
     fn expected(&self, input: Input) -> Result<Vec<Expected>, Error> {
         let distinct = self.weight(self.n_out.min(DISTINCT_ROWS), Rows::Edge)?;
-        let count = distinct.n_out();
         let x = input.rows(self.rows, self.n_in);
-        let mut products = vec![0.0; self.rows * count];
-        Reference.matmul(&distinct, &x, self.rows, &mut products);
-
-        let precision = input.precision(self.activations);
-        let sizes: Vec<Vec<f64>> = (0..count).map(|row| sizes(&distinct, row)).collect();
-        let (mut values, mut bounds) = (Vec::new(), Vec::new());
-        for (x, products) in x.chunks_exact(self.n_in).zip(products.chunks_exact(count)) {
-            let x = Inexact::new(x, precision);
-            let limits: Vec<f64> = sizes.iter().map(|sizes| x.product_bound(sizes)).collect();
-            values.extend((0..self.n_out).map(|row| products[row % count]));
-            bounds.extend((0..self.n_out).map(|row| limits[row % count]));
-        }
+        let products = Products::new(&distinct, &x, input.precision(self.activations));
+        let both = (0..self.rows).flat_map(|t| (0..self.n_out).map(move |row| (t, row)));
+        let (values, bounds) = both.map(|(t, row)| products.at(t, row)).unzip();
         Ok(vec![Expected { output: Output::new("y", self.n_out, values), bounds }])
     }
 
