@@ -1,5 +1,5 @@
-//! The cases of `lab`, which also time the kernels, against the reference with every instruction set:
-//! all formats and both precisions of activations at small sizes, and each family once.
+//! The cases of `lab`, which also time the kernels, against the reference with every instruction
+//! set: all formats and both precisions of activations at small sizes, and each family once.
 #![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
 
 mod common;

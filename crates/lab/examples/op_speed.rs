@@ -1,6 +1,7 @@
-//! Times kernels on the CPU: `cargo run --release -p lab --example op_speed -- gemv/IQ4 --threads 2`
-//! prints a Markdown table of the standard cases whose name contains one of the arguments.
-//! With `--check` it holds them against the reference instead.
+//! Times kernels on the CPU and prints a Markdown table of the standard cases whose name contains
+//! one of the arguments; with `--check` it holds them against the reference instead.
+//!
+//! `cargo run --release -p lab --example op_speed -- gemv/IQ4 --threads 2`
 
 use clap::Parser;
 use cpu::{Cpu, CpuOptions};

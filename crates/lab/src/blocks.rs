@@ -1,8 +1,8 @@
 //! Weights of every format, made of valid blocks.
 //!
 //! Arbitrary bytes are no weights: scales would be infinite, NaN or denormal. So codes are random
-//! bytes (every combination is legal in every format) and the f16 scales get chosen values; formats
-//! with other kinds of scales, or none, are encoded from random values.
+//! bytes (every combination is legal in every format) and the scales get chosen values; the float
+//! formats, which have no scales, are encoded from random values.
 
 use crate::random::Random;
 use gguf::TensorType;
@@ -106,29 +106,35 @@ fn distinct(ty: TensorType, n_in: usize, rows: Rows) -> Vec<u8> {
     bytes
 }
 
-/// Where a block keeps its scales.
+/// What a block's scales are and where.
 #[derive(Clone, Copy, Debug)]
 enum Fields {
     /// f16 numbers at these offsets.
     Halves(&'static [usize]),
     /// An f16 number in the top nibbles of the four words at this offset.
     Nibbles(usize),
+    /// One byte, the power of two with a bias of 127.
+    Exponent,
+    /// Four bytes of unsigned E4M3.
+    E4m3,
 }
 
-/// `None` for formats whose blocks are made by encoding.
+/// `None` for the float formats.
 fn scale_fields(ty: TensorType) -> Option<Fields> {
     use TensorType::*;
-    Some(Fields::Halves(match ty {
-        F32 | F16 | BF16 | MXFP4 | NVFP4 => return None,
-        IQ1_M => return Some(Fields::Nibbles(48)),
-        Q4_1 | Q5_1 | Q4_K | Q5_K => &[0, 2],
-        Q2_K => &[80, 82],
-        Q3_K => &[108],
-        Q6_K => &[208],
-        TQ1_0 => &[52],
-        TQ2_0 => &[64],
-        _ => &[0],
-    }))
+    Some(match ty {
+        F32 | F16 | BF16 => return None,
+        MXFP4 => Fields::Exponent,
+        NVFP4 => Fields::E4m3,
+        IQ1_M => Fields::Nibbles(48),
+        Q4_1 | Q5_1 | Q4_K | Q5_K => Fields::Halves(&[0, 2]),
+        Q2_K => Fields::Halves(&[80, 82]),
+        Q3_K => Fields::Halves(&[108]),
+        Q6_K => Fields::Halves(&[208]),
+        TQ1_0 => Fields::Halves(&[52]),
+        TQ2_0 => Fields::Halves(&[64]),
+        _ => Fields::Halves(&[0]),
+    })
 }
 
 fn fill_block(block: &mut [u8], fields: Fields, kind: Kind, random: &mut Random) {
@@ -137,44 +143,63 @@ fn fill_block(block: &mut [u8], fields: Fields, kind: Kind, random: &mut Random)
         Kind::HighCodes => block.fill(0xFF),
         _ => random.fill(block),
     }
-    let mut scale = || {
-        quant::Half::from_f32(match kind {
-            Kind::ZeroScale => 0.0,
-            // The smallest f16 number.
-            Kind::DenormalScale => 1.0 / (1 << 24) as f32,
-            Kind::LargeScale => 3e4,
-            Kind::Usual | Kind::LowCodes | Kind::HighCodes => {
-                let size = 0.01 * (1.5 + random.unit());
-                if random.below(4) == 0 { -size } else { size }
-            }
-        })
-        .to_bits()
-    };
     match fields {
         Fields::Halves(offsets) => {
             for &at in offsets {
-                block[at..at + 2].copy_from_slice(&scale().to_le_bytes());
+                block[at..at + 2].copy_from_slice(&half_scale(kind, random).to_le_bytes());
             }
         }
         Fields::Nibbles(first) => {
-            let bits = scale();
+            let bits = half_scale(kind, random);
             for (i, word) in block[first..].chunks_exact_mut(2).enumerate() {
                 let nibble = (bits >> (4 * i)) as u8 & 15;
                 word[1] = word[1] & 15 | nibble << 4;
             }
         }
+        Fields::Exponent => {
+            // There is no scale of zero, so the codes are.
+            if kind == Kind::ZeroScale {
+                block.fill(0);
+            }
+            block[0] = match kind {
+                Kind::DenormalScale => 0,
+                Kind::LargeScale => 127 + 12,
+                _ => 120 + random.below(4) as u8,
+            };
+        }
+        Fields::E4m3 => block[..4].fill_with(|| match kind {
+            Kind::ZeroScale => 0,
+            // The smallest number and the largest.
+            Kind::DenormalScale => 1,
+            Kind::LargeScale => 0x7E,
+            // From 1/8 to nearly 1.
+            _ => 0x20 + random.below(0x18) as u8,
+        }),
     }
 }
 
+/// The bits of an f16 scale.
+fn half_scale(kind: Kind, random: &mut Random) -> u16 {
+    let scale = match kind {
+        Kind::ZeroScale => 0.0,
+        // The smallest number.
+        Kind::DenormalScale => 1.0 / (1 << 24) as f32,
+        Kind::LargeScale => 3e4,
+        Kind::Usual | Kind::LowCodes | Kind::HighCodes => {
+            let size = 0.01 * (1.5 + random.unit());
+            if random.below(4) == 0 { -size } else { size }
+        }
+    };
+    quant::Half::from_f32(scale).to_bits()
+}
+
+/// A row of a float format, its denormals being elements.
 fn encode(ty: TensorType, kind: Kind, random: &mut Random, out: &mut [u8]) {
     let n_in = out.len() / ty.block_bytes() * ty.block_elements();
     let scale = match (kind, ty) {
         (Kind::ZeroScale, _) => 0.0,
-        // Denormal elements in F16; the smallest scale in NVFP4 belongs to a maximum of 6 / 512.
         (Kind::DenormalScale, TensorType::F16) => 2e-5,
-        (Kind::DenormalScale, TensorType::NVFP4) => 6.0 / 512.0,
         (Kind::DenormalScale, _) => 1e-38,
-        (Kind::LargeScale, TensorType::NVFP4) => 6.0 * 448.0,
         (Kind::LargeScale, _) => 3e4,
         (Kind::Usual | Kind::LowCodes | Kind::HighCodes, _) => 1.0,
     };

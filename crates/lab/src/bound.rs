@@ -1,24 +1,35 @@
 //! How far a product may be from the exact one.
 //!
-//! Let row w have elements `scale * code + offset`, and let `size = |scale * code| + |offset|`, which is
-//! `|w|` where the format has no offsets. A device may add up the two parts separately, so errors are
-//! relative to `size`. The unit of rounding is `u = 2^-24`.
+//! Let a weight row have elements `scale * code + offset`, and let
+//! `size = |scale * code| + |offset|`, which is `|w|` where the format has no offsets. A device may
+//! add up the two parts separately, so errors are relative to `size`. With `u = 2^-24`, the largest
+//! relative error of one rounding, the bound on `w . x` is the sum of three parts:
 //!
-//! *Summation.* A sum of n products in at least 4 lanes takes at most `n/4` additions in a row and a
-//! few more to join lanes; with the roundings of element, product and scales that is at most `n/4 + 16`
-//! roundings on the way of each product into the sum, so the error is at most
-//! `(n/4 + 16) * u * sum(size * |x|)`.
+//! ```text
+//! summation     (n/4 + 16) * u * sum of size * (|x| + step)
+//! 8 bits        sum of size * step                      step = amax/254 * (1 + 2^-13), or 0 in f32
+//! underflow     2^-112 * (n + sum of size)
+//! ```
 //!
-//! *Activations of 8 bits.* A device may replace x by `d * code`, one f32 scale `d = amax/127` for each 32
-//! values of a row and `|code| <= 127` the nearest integer to `x/d`: an error of at most half a step,
-//! `d/2 = amax/254`, per value. The roundings of d, of its reciprocal and of the product with it (3u
-//! of at most 127, so under 2^-15 of a code) may move a tie to the other side, hence the factor
-//! `1 + 2^-13`. Worst case over a row, all errors of one sign:
-//! `sum over groups of (amax/254) * sum over the group of size`. Where d is no normal number the
-//! group may vanish: an error of `amax`.
+//! *Summation.* A sum of n products in at least 4 lanes takes at most `n/4` additions in a row and
+//! a few more to join the lanes. With the roundings of element, product and scales, each product
+//! goes through at most `n/4 + 16` roundings on its way into the sum.
 //!
-//! *Underflow.* Denormal results may become zero: `2^-126` per product, `127 * 127 < 2^14` times that
-//! where the product of two scales is what vanishes, and as much per weight where a denormal x does.
+//! *Activations of 8 bits.* A device may replace x by `d * code`, with one f32 scale `d = amax/127`
+//! for each 32 values of a row, amax the largest magnitude of them, and `|code| <= 127` the nearest
+//! integer to `x/d`. That is an error of at most half a step, `d/2 = amax/254`, per value. The
+//! roundings of d, of its reciprocal and of the product with it (3u of at most 127, under 2^-15 of
+//! a code) may move what is nearly a tie to the other side, hence `1 + 2^-13`. The bound adds them
+//! up as if all had one sign, which holds for any input. Where d is no normal number, its
+//! reciprocal may be infinite, so the group may vanish: `step = amax`.
+//!
+//! *Underflow.* Denormal results may become zero: `2^-126` per product, `127 * 127 < 2^14` times
+//! that where the product of two scales is what vanishes, and as much per weight where a denormal
+//! x does.
+//!
+//! In the usual case errors cancel and stay far below this, so a fault of a few parts in a thousand
+//! may pass in long rows. [`Input::EightBit`](crate::Input::EightBit) is there to see the rest: a
+//! wrong code, scale or group is a fault of its own size, not of a rounding.
 
 use gguf::TensorType;
 use kernels::reference::Reference;
@@ -83,8 +94,8 @@ impl<'a> Inexact<'a> {
         Self::with_error(x, &[], activations)
     }
 
-    /// The same where the value `i` is itself computed and up to `errors[i]` off; none if `errors` is
-    /// empty.
+    /// The same where the value `i` is itself computed and up to `errors[i]` off; none if `errors`
+    /// is empty.
     pub(crate) fn with_error(x: &'a [f32], errors: &[f64], activations: Activations) -> Self {
         let mut off = errors.to_vec();
         off.resize(x.len(), 0.0);
@@ -137,8 +148,8 @@ impl Products {
         Self { weight_rows, values, bounds }
     }
 
-    /// Value and bound for row `row` of the activations and row `weight_row` of a weight that repeats
-    /// these rows.
+    /// Value and bound for row `row` of the activations and row `weight_row` of a weight that
+    /// repeats these rows.
     pub(crate) fn at(&self, row: usize, weight_row: usize) -> (f32, f64) {
         let i = row * self.weight_rows + weight_row % self.weight_rows;
         (self.values[i], self.bounds[i])

@@ -10,7 +10,8 @@ use kernels::moe::MoeChoice;
 use kernels::{Activations, GdnShape, HcShape, PleShape, QsaShape};
 
 /// Matrices of the full-size model, `(n_in, n_out)`: the delta-rule projections, down and up of the
-/// hyper-connections, gate and up and down of an expert, and rows as short as those of the n-gram table.
+/// hyper-connections, gate and up and down of an expert, and rows as short as those of the n-gram
+/// table.
 pub const SHAPES: [(usize, usize); 6] =
     [(2560, 10240), (10240, 320), (320, 10240), (2560, 640), (640, 2560), (160, 2560)];
 

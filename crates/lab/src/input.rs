@@ -10,16 +10,16 @@ use kernels::Activations;
 pub enum Input {
     /// Evenly spread over [-1, 1).
     Uniform,
-    /// In every group of 32 whole multiples of a power of two, of which the largest is 127. Bringing
-    /// them to 8 bits changes nothing, so the bound is that of f32. The power differs between groups
-    /// near each other, so a wrong group, scale or code shows.
+    /// In every group of 32 whole multiples of a power of two, of which the largest is 127.
+    /// Bringing them to 8 bits changes nothing, so the bound is that of f32. The power differs
+    /// between groups near each other, so a wrong group, scale or code shows.
     EightBit,
     /// 1e4 everywhere in even rows; a lone 1e4 in every third group of odd rows.
     Large,
     /// Zero groups and denormals in even rows, values of 1e-20 in odd ones.
     Tiny,
-    /// Uniform, but the last row has a NaN and the one before it, if any, an infinity: they must show,
-    /// and in these rows alone.
+    /// Uniform, but the last row has a NaN and the one before it, if any, an infinity: they must
+    /// show, and in these rows alone.
     NotFinite,
 }
 

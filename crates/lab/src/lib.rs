@@ -1,9 +1,10 @@
 //! Measuring and checking.
 //!
-//! So far: [`OpCase`], one kernel with its sizes. A case knows how to make its inputs, how to run on any
-//! [`kernels::Backend`], what the reference gives, how far a device may be off and why, and how many
-//! bytes and operations a call takes. So the parity test ([`OpCase::check`]) and the benchmark
-//! ([`OpCase::bench`]) of a kernel are the same thing seen from two sides, and cannot drift apart.
+//! So far: [`OpCase`], one kernel with its sizes. A case knows how to make its inputs, how to run
+//! on any [`kernels::Backend`], what the reference gives, how far a device may be off and why, and
+//! how many bytes and operations a call takes. So the parity test ([`OpCase::check`]) and the
+//! benchmark ([`OpCase::bench`]) of a kernel are the same thing seen from two sides, and cannot
+//! drift apart.
 //!
 //! * [`cases`]: the standard list, with names to filter by.
 //! * [`bound`]: how far a product may be off, derived.

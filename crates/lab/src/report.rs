@@ -34,8 +34,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Measures every case, telling `progress` each line. Cases that the device has no kernel for are
-    /// left out.
+    /// Measures every case, telling `progress` each line. Cases that the device has no kernel for
+    /// are left out.
     ///
     /// # Errors
     /// Any other error of the device.
@@ -90,8 +90,8 @@ impl Report {
 /// First lines of a table.
 pub fn heading(device: &str, read_gb_per_s: f64) -> String {
     format!(
-        "Device {device}; memory reads at {read_gb_per_s:.1} GB/s. GB/s: weights (or states) once a \
-         call. xT1: best time relative to T = 1.\n\n\
+        "Device {device}; memory reads at {read_gb_per_s:.1} GB/s. GB/s: weights (or states) \
+         once a call. xT1: best time relative to T = 1.\n\n\
          | case | T | us | best | GB/s | of bandwidth | Gop/s | xT1 |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|\n"
     )

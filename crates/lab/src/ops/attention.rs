@@ -191,8 +191,8 @@ impl Op for Attention {
             .collect())
     }
 
-    /// Slots take turns. The window is appended once and then only selected for and attended: a slot
-    /// cannot go back, and appending is little beside the rest.
+    /// Slots take turns. The window is appended once and then only selected for and attended: a
+    /// slot cannot go back, and appending is little beside the rest.
     fn prepare<'a, B: Backend + 'a>(
         &'a self,
         backend: &mut B,

@@ -47,8 +47,8 @@ pub struct Experts {
     pub activations: Activations,
 }
 
-/// The distinct row with which the stack of up projections begins: its rows are others than those of
-/// the gates, so that it shows which is which.
+/// The distinct row with which the stack of up projections begins: its rows are others than those
+/// of the gates, so that it shows which is which.
 const UP_STACK_BEGINS: usize = 3;
 
 /// The stacks of a projection.
@@ -86,14 +86,14 @@ impl Experts {
         })
     }
 
-    /// Router logits by which row t chooses the shared experts and others of its own (modulo the
-    /// number of experts), all moved on by `shift`.
+    /// Router logits by which row t chooses the shared experts and others of its own, out of as many
+    /// experts as the case has, beginning with expert `shift`.
     fn logits(&self, choice: MoeChoice, shift: usize) -> Vec<f32> {
         let MoeChoice { experts, used } = choice;
         let mut logits = Random::new(8).values(self.rows * experts, 1.0);
-        let own = used - self.shared;
+        let (own, free) = (used - self.shared, self.choice.experts - self.shared);
         for (t, row) in logits.chunks_exact_mut(experts).enumerate() {
-            let others = (0..own).map(|j| self.shared + (t * own + j) % (experts - self.shared));
+            let others = (0..own).map(|j| self.shared + (t * own + j) % free);
             for e in (0..self.shared).chain(others) {
                 row[(e + shift) % experts] += 4.0;
             }
@@ -177,8 +177,9 @@ impl Experts {
 }
 
 /// The error of `silu(g) * u` where g and u are up to `off_g` and `off_u` off. The slope of silu is
-/// less than 1.1 everywhere. Its own evaluation in f32 is allowed 16 roundings; its factor sigma(g),
-/// below the normal numbers where g is very negative, may become zero, and so may the result.
+/// less than 1.1 everywhere. Its own evaluation in f32 is allowed 16 roundings; its factor
+/// sigma(g), below the normal numbers where g is very negative, may become zero, and so may the
+/// result.
 fn swiglu_bound((g, off_g): (f32, f64), (u, off_u): (f32, f64)) -> f64 {
     let activated = f64::from(silu(g).abs());
     let off = 1.1 * off_g + activated * 2f64.powi(-20) + 2f64.powi(-125) * f64::from(g.abs());

@@ -98,8 +98,8 @@ impl HyperConnection {
         backend.hc_read(&self.shape, &w, x, self.rows, out);
     }
 
-    /// What 8 bits may add to the error of `u`. With the slopes of silu (under 1.1) and of sigma (at
-    /// most 1/4):
+    /// What 8 bits may add to the error of `u`. With the slopes of silu (under 1.1) and of sigma
+    /// (at most 1/4):
     ///
     /// ```text
     /// off(low)  = 1.1 / S * off(down . n)
@@ -225,6 +225,7 @@ impl Op for HyperConnection {
         let mut u = upload(backend, &Input::Uniform.rows(self.rows, width))?;
         let mut weights = upload(backend, &Input::Uniform.rows(self.rows, streams))?;
         if self.step == HcStep::Inject {
+            // Activations stay in the caches, as they do in a forward pass.
             return Ok(Box::new(move |backend, _| {
                 backend.hc_inject(&self.shape, &weights, &u, self.rows, &mut x);
                 backend.download(&x, &mut [0.0])

@@ -33,8 +33,8 @@ fn window(runs: &[(usize, usize, usize)]) -> Window {
     window
 }
 
-/// The windows that a state is checked over: alone at first, then two slots at once, then on. The last
-/// one is `rows` long.
+/// The windows that a state is checked over: alone at first, then two slots at once, then on. The
+/// last one is `rows` long.
 fn windows(rows: usize) -> Vec<Window> {
     vec![window(&[(1, 0, 5)]), window(&[(0, 0, 2), (1, 5, 1)]), window(&[(1, 6, rows)])]
 }
