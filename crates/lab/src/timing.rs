@@ -80,15 +80,57 @@ pub(crate) fn measure(
 pub fn read_bandwidth(threads: usize, bytes: usize) -> f64 {
     let words = vec![1u64; bytes / 8];
     let part = words.len().div_ceil(threads.max(1)).max(1);
-    let pass = || {
+    let pass = |read: fn(&[u64]) -> u64| {
         let begin = Instant::now();
         std::thread::scope(|scope| {
             for words in words.chunks(part) {
-                scope.spawn(|| black_box(words.iter().fold(0u64, |sum, w| sum.wrapping_add(*w))));
+                scope.spawn(move || black_box(read(words)));
             }
         });
         begin.elapsed().as_secs_f64()
     };
-    let best = (0..7).map(|_| pass()).fold(f64::INFINITY, f64::min);
+    // Which pattern the hardware fetches ahead best depends on the machine.
+    let patterns = [read::<1>, read::<4>, read::<16>];
+    let best = (0..12).map(|i| pass(patterns[i % 3])).fold(f64::INFINITY, f64::min);
     (words.len() * 8) as f64 / best / 1e9
+}
+
+/// Adds up the words, in turn a cache line from each of `STREAMS` places.
+fn read<const STREAMS: usize>(words: &[u64]) -> u64 {
+    const LINE: usize = 8;
+    let streams = words.chunks(words.len().div_ceil(STREAMS).max(1)).collect::<Vec<_>>();
+    let longest = streams.first().map_or(0, |words| words.len());
+    let mut sum = [0u64; LINE];
+    for at in (0..longest).step_by(LINE) {
+        for stream in &streams {
+            if let Some(line) = stream.get(at..at + LINE) {
+                sum.iter_mut().zip(line).for_each(|(sum, word)| *sum = sum.wrapping_add(*word));
+            }
+        }
+    }
+    sum.iter().fold(0, |all, sum| all.wrapping_add(*sum))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_reads_every_line() {
+        let words = vec![1; 16 * 8 * 5];
+        assert_eq!([read::<1>(&words), read::<4>(&words), read::<16>(&words)], [640; 3]);
+        assert_eq!(read::<4>(&[]), 0);
+    }
+
+    #[test]
+    fn a_budget_of_no_time_makes_three_counted_calls() {
+        let budget = Budget { time: Duration::ZERO, cold_bytes: 0 };
+        let mut calls = Vec::new();
+        let cost = Cost { bytes: 10, ops: 20 };
+        let measured = measure(&budget, cost, |i| {
+            calls.push(i);
+            Ok(())
+        });
+        assert_eq!((measured.unwrap().calls, calls), (3, vec![0, 1, 2, 3]));
+    }
 }
