@@ -48,7 +48,7 @@ fn products_with_f32_activations() {
 
 #[test]
 fn products_with_activations_of_8_bits() {
-    let n_in = if is_slow() { &[320, 512] } else { &[320, 2560] };
+    let n_in = if is_slow() { &[320, 512] } else { &[320, 1280] };
     check(&matmuls(n_in, if is_slow() { &[3] } else { &[1, 3, 9] }, Int8));
 }
 
