@@ -1,0 +1,36 @@
+//! Measuring and checking.
+//!
+//! So far: [`OpCase`], one kernel with its sizes. A case knows how to make its inputs, how to run
+//! on any [`kernels::Backend`], what the reference gives, how far a device may be off and why, and
+//! how many bytes and operations a call takes. So the parity test ([`OpCase::check`]) and the
+//! benchmark ([`OpCase::bench`]) of a kernel are the same thing seen from two sides, and cannot
+//! drift apart.
+//!
+//! * [`cases`]: the standard list, with names to filter by.
+//! * [`bound`]: how far a product may be off, derived.
+//! * [`report`]: results as a Markdown table or as data.
+
+#![forbid(unsafe_code)]
+
+mod blocks;
+pub mod bound;
+mod case;
+pub mod cases;
+mod compare;
+mod input;
+mod memory;
+mod ops;
+mod random;
+pub mod report;
+mod timing;
+
+pub use blocks::weight_types;
+pub use case::{Miss, OpCase};
+pub use compare::{Fault, Place, Worst};
+pub use input::Input;
+pub use ops::{
+    Attention, DeltaRule, DeltaStep, Experts, HcStep, HyperConnection, Matmul, Ngram, Projection,
+    Sampling,
+};
+pub use random::Random;
+pub use timing::{Budget, Cost, Measured, read_bandwidth};
