@@ -3,7 +3,7 @@
 //! calls counts, so that other work on the machine does not. The argument, if any, picks operations by
 //! the start of their name. States and caches alternate between several copies, as between layers.
 
-use cpu::{Cpu, CpuOptions, Isa};
+use cpu::{Cpu, CpuOptions};
 use gguf::TensorType;
 use kernels::gdn::GdnInput;
 use kernels::hc::HcRead;
@@ -250,7 +250,7 @@ fn main() -> Result<(), Error> {
     let only = std::env::args().nth(1).unwrap_or_default();
     for threads in [1, 2] {
         for rows in [1, 4, 128] {
-            let cpu = Cpu::new(CpuOptions { threads, isa: Isa::detect() });
+            let cpu = Cpu::new(CpuOptions { threads, ..CpuOptions::default() });
             Bench { cpu, rows, only: only.clone() }.all()?;
         }
     }

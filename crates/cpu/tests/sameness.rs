@@ -32,7 +32,10 @@ fn compare(run: impl Fn(&mut Cpu, &[Window]) -> Vec<f32>) {
                     window
                 };
                 let windows: Vec<Window> = cut.iter().map(window).collect();
-                let found = run(&mut Cpu::new(CpuOptions { threads, isa, ..CpuOptions::default() }), &windows);
+                let found = run(
+                    &mut Cpu::new(CpuOptions { threads, isa, ..CpuOptions::default() }),
+                    &windows,
+                );
                 assert!(found.iter().all(|x| x.is_finite()));
                 let bits: Vec<u32> = found.iter().map(|x| x.to_bits()).collect();
                 let expected = expected.get_or_insert_with(|| bits.clone());

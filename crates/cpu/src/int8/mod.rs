@@ -18,10 +18,12 @@ mod lanes_portable;
 mod lanes_x86;
 mod panel;
 mod product;
+mod tasks;
 mod tile;
 
 pub(crate) use activation::{ActBlock, Acts};
 pub(crate) use product::{Int8Kernels, Product, Scratch};
+pub(crate) use tasks::{PanelRows, PanelTasks};
 
 /// Values of the inner dimension that a panel spans.
 pub(crate) const CHUNK: usize = 256;

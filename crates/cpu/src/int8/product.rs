@@ -4,6 +4,7 @@ use super::activation::{self, ActBlock, Acts};
 use super::formats::{self, PanelFormat, PanelVisitor, with_panel_format};
 use super::lanes::RowLanes;
 use super::panel::{Panel, RowPointers};
+use super::tasks::{PanelRows, Then};
 use super::tile::tile;
 use super::{CHUNK, GROUP, MAX_TILE};
 use crate::Isa;
@@ -64,12 +65,12 @@ impl Product {
         self.rows
     }
 
-    /// Multiplies weight rows `first..last` (at most [`Product::rows`]) with the rows `tokens` of `x`;
-    /// afterwards set `set` of the scratch's sums holds `[tokens][rows]`.
+    /// Multiplies the weight rows of `panel` (at most [`Product::rows`]) with the rows `tokens` of
+    /// `x`; afterwards set `set` of the scratch's sums holds `[tokens][rows]`.
     pub(crate) fn panel(
         &self,
         weight: &Weight,
-        (first, last): (usize, usize),
+        PanelRows { first, last, then }: PanelRows,
         x: &Acts<'_>,
         tokens: &[u32],
         (scratch, set): (&mut Scratch, usize),
@@ -87,7 +88,9 @@ impl Product {
         for (c, start) in (0..n_in).step_by(CHUNK).enumerate() {
             let values = CHUNK.min(n_in - start);
             let at = c * chunk_bytes;
-            prefetch(&rows, self.rows, at + encoded.len(), chunk_bytes);
+            if then == Then::NextPanel {
+                prefetch(encoded, (c, n_in.div_ceil(CHUNK)));
+            }
             // SAFETY: `rows` are rows of `n_in` values in this format, and the processor has the
             // instruction set that this product was made for.
             unsafe { (self.decode)(&rows, at, values / self.block_elements, panel) };
@@ -105,22 +108,22 @@ impl Product {
     }
 }
 
-/// Asks for the bytes that the next panel will read at the same place: its rows follow this one's.
+/// Asks for part `part` of `parts` of the bytes behind `encoded`: the next panel's, while this one
+/// is worked on.
 #[inline(always)]
-fn prefetch(rows: &RowPointers, count: usize, at: usize, bytes: usize) {
+fn prefetch(encoded: &[u8], (part, parts): (usize, usize)) {
     #[cfg(target_arch = "x86_64")]
-    for r in 0..count {
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        let bytes = encoded.len().div_ceil(parts).next_multiple_of(64);
+        let next = encoded.as_ptr_range().end.wrapping_add(part * bytes);
         for line in (0..bytes).step_by(64) {
-            let address = rows.row(r).wrapping_add(at + line);
             // SAFETY: a prefetch never faults, whatever the address.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T1>(address.cast());
-            }
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(next.wrapping_add(line).cast()) };
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (rows, count, at, bytes);
+    let _ = (encoded, part, parts);
 }
 
 /// Instantiates the products for a vector type and its instruction set.

@@ -1,9 +1,9 @@
 //! Products with the matrices of the experts in use, with 8-bit or f32 activations.
 
-use super::gemv::{PanelTasks, SCRATCH, quantise};
+use super::gemv::{SCRATCH, quantise};
 use super::rows::{rows_times, task_count, task_rows};
 use crate::device::{Cpu, CpuMatrix, room};
-use crate::int8::Product;
+use crate::int8::{PanelRows, PanelTasks, Product};
 use crate::share::Shared;
 use crate::simd::elementwise::SwiGlu;
 use kernels::host::{Group, Plan};
@@ -67,7 +67,8 @@ impl Cpu {
         let simd = self.simd;
         let Self { pool, work, int8, .. } = self;
         let acts = quantise(pool, *int8, (u, plan.rows()), n_in, &mut work.acts);
-        let panels = PanelTasks::new(gate_product, width, n_in, 2 * average_group(plan));
+        let load = (plan.groups().len(), pool.threads());
+        let panels = PanelTasks::new(gate_product, (width, n_in), 2 * average_group(plan), load);
         let tasks = panels.count();
         let out = Shared::new(&mut act[..plan.experts().len() * width]);
         pool.run(plan.groups().len() * tasks, &|task| {
@@ -78,12 +79,11 @@ impl Cpu {
                 TOKENS.with_borrow_mut(|tokens| {
                     tokens.clear();
                     tokens.extend(pairs.iter().map(|&pair| pair / plan.used() as u32));
-                    for (first, last) in panels.panels(task % tasks) {
-                        let weight = &gate.matrix.weight;
-                        let rows = (gate_base + first, gate_base + last);
+                    for panel in panels.panels(task % tasks) {
+                        let PanelRows { first, last, .. } = panel;
+                        let (weight, rows) = (&gate.matrix.weight, panel.of_expert(gate_base));
                         gate_product.panel(weight, rows, &acts, tokens, (scratch, 0));
-                        let weight = &up.matrix.weight;
-                        let rows = (up_base + first, up_base + last);
+                        let (weight, rows) = (&up.matrix.weight, panel.of_expert(up_base));
                         up_product.panel(weight, rows, &acts, tokens, (scratch, 1));
                         let (gates, ups) = scratch.sums_mut();
                         let sums = gates
@@ -148,16 +148,17 @@ impl Cpu {
         let Self { pool, work, int8, .. } = self;
         let pairs = plan.experts().len();
         let acts = quantise(pool, *int8, (act, pairs), n_in, &mut work.acts);
-        let panels = PanelTasks::new(product, n_out, n_in, average_group(plan));
+        let load = (plan.groups().len(), pool.threads());
+        let panels = PanelTasks::new(product, (n_out, n_in), average_group(plan), load);
         let tasks = panels.count();
         let out = Shared::new(&mut part[..pairs * n_out]);
         pool.run(plan.groups().len() * tasks, &|task| {
             let group = &plan.groups()[task / tasks];
             let (base, pairs) = (group.expert * n_out, plan.pairs_of(group));
             SCRATCH.with_borrow_mut(|scratch| {
-                for (first, last) in panels.panels(task % tasks) {
-                    let rows = (base + first, base + last);
-                    product.panel(&down.weight, rows, &acts, pairs, (scratch, 0));
+                for panel in panels.panels(task % tasks) {
+                    let PanelRows { first, last, .. } = panel;
+                    product.panel(&down.weight, panel.of_expert(base), &acts, pairs, (scratch, 0));
                     let (sums, _) = scratch.sums_mut();
                     for (&pair, sums) in pairs.iter().zip(sums.chunks_exact(product.rows())) {
                         let at = pair as usize * n_out;

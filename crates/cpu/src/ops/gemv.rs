@@ -2,14 +2,11 @@
 
 use super::rows::{rows_times, task_count, task_rows};
 use crate::device::{Cpu, CpuMatrix, room};
-use crate::int8::{ActBlock, Acts, CHUNK, Int8Kernels, Product, Scratch};
+use crate::int8::{ActBlock, Acts, CHUNK, Int8Kernels, PanelRows, PanelTasks, Product, Scratch};
 use crate::pool::Pool;
 use crate::share::Shared;
 use kernels::Gemv;
 use std::cell::RefCell;
-
-/// Multiplications per task: enough work to outweigh taking it.
-const TASK_PRODUCTS: usize = 64 * 1024;
 
 /// Values that are quantised by the caller alone: less work than starting the other threads.
 const SERIAL_VALUES: usize = 32 * 1024;
@@ -17,34 +14,6 @@ const SERIAL_VALUES: usize = 32 * 1024;
 thread_local! {
     /// Panel and sums of the running task.
     pub(super) static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
-/// Panels of a product with `rows` weight rows, a few to a task.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PanelTasks {
-    rows: usize,
-    per_panel: usize,
-    per_task: usize,
-}
-
-impl PanelTasks {
-    /// Tasks over `rows` weight rows of `n_in` values, times `tokens` rows of activations.
-    pub(super) fn new(product: &Product, rows: usize, n_in: usize, tokens: usize) -> Self {
-        let panel = product.rows() * n_in * tokens;
-        Self { rows, per_panel: product.rows(), per_task: TASK_PRODUCTS.div_ceil(panel) }
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.rows.div_ceil(self.per_panel * self.per_task)
-    }
-
-    /// The panels of task `i`, as (first, last) rows.
-    pub(super) fn panels(&self, i: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let Self { rows, per_panel, per_task } = *self;
-        let first = i * per_task * per_panel;
-        let last = rows.min(first + per_task * per_panel);
-        (first..last).step_by(per_panel).map(move |row| (row, last.min(row + per_panel)))
-    }
 }
 
 /// Quantises `rows` rows of `n_in` values; the blocks are kept in `work`.
@@ -102,12 +71,13 @@ impl Cpu {
         let Self { pool, work, int8, .. } = self;
         let acts = quantise(pool, *int8, (x, rows), n_in, &mut work.acts);
         let tokens = numbers(&mut work.row_numbers, rows);
-        let tasks = PanelTasks::new(product, n_out, n_in, rows);
+        let tasks = PanelTasks::new(product, (n_out, n_in), rows, (1, pool.threads()));
         let out = Shared::new(&mut y[..rows * n_out]);
         pool.run(tasks.count(), &|task| {
             SCRATCH.with_borrow_mut(|scratch| {
-                for (first, last) in tasks.panels(task) {
-                    product.panel(&w.weight, (first, last), &acts, tokens, (scratch, 0));
+                for panel in tasks.panels(task) {
+                    product.panel(&w.weight, panel, &acts, tokens, (scratch, 0));
+                    let PanelRows { first, last, .. } = panel;
                     let (sums, _) = scratch.sums_mut();
                     for (t, sums) in sums.chunks_exact(product.rows()).take(rows).enumerate() {
                         // SAFETY: a weight row belongs to one task.

@@ -2,8 +2,7 @@
 //! every row of the window, in tiles of [`MAX_TILE`].
 
 use crate::device::CpuMatrix;
-use crate::simd::{Kernels, MAX_TILE, Rows, Sums};
-use gguf::TensorType;
+use crate::simd::{Kernels, MAX_TILE, Rows, StoredType, Sums};
 use std::cell::RefCell;
 
 /// Weight rows per task: enough work to outweigh taking it.
@@ -19,7 +18,8 @@ thread_local! {
 
 /// Weight rows `first..last` (over all experts) times the activation rows `x`; `emit(t, row, value)`.
 ///
-/// Rows are decoded in groups, each once, whatever the number of activation rows.
+/// Rows are decoded in groups, each once, whatever the number of activation rows. Floats are read
+/// as they are, but for many rows of activations they are brought to f32 once too.
 pub(crate) fn rows_times(
     simd: &Kernels,
     w: &CpuMatrix,
@@ -27,55 +27,58 @@ pub(crate) fn rows_times(
     x: &[&[f32]],
     mut emit: impl FnMut(usize, usize, f32),
 ) {
-    let n_in = w.weight.n_in();
+    let (n_in, bytes) = (w.weight.n_in(), w.weight.row_bytes());
     // As many rows as stay in the cache while several tiles of activations pass over them.
     let most = if x.len() <= MAX_TILE { simd.tile_rows() } else { TASK_ROWS };
     let fit = (DECODED_VALUES / n_in).clamp(1, most);
     let group = if fit < simd.tile_rows() { fit } else { fit - fit % simd.tile_rows() };
-    let mut multiply = |start: usize, decoded: &[f32]| {
-        for (tile, rows) in x.chunks(MAX_TILE).enumerate() {
-            let mut tile_rows: Rows<'_> = [rows[0]; MAX_TILE];
-            tile_rows[..rows.len()].copy_from_slice(rows);
-            let mut row = start;
-            for weights in row_tiles(decoded, n_in, simd.tile_rows()) {
-                let mut sums = Sums::default();
-                simd.tile(weights, n_in, &tile_rows, rows.len(), &mut sums);
-                for sums in &sums[..weights.len() / n_in] {
-                    for (i, &sum) in sums[..rows.len()].iter().enumerate() {
-                        emit(tile * MAX_TILE + i, row, sum);
-                    }
-                    row += 1;
-                }
-            }
-        }
+    let stored = match StoredType::of(w.weight.ty()) {
+        Some(StoredType::F32) => Some(StoredType::F32),
+        other => other.filter(|_| x.len() <= MAX_TILE),
     };
-    let bytes = w.weight.row_bytes();
-    let groups = (first..last)
-        .step_by(group)
-        .map(|start| (start, &w.weight.bytes()[start * bytes..last.min(start + group) * bytes]));
     DECODED.with_borrow_mut(|decoded| {
-        for (start, encoded) in groups {
-            if let Some(values) = as_f32(w.weight.ty(), encoded) {
-                multiply(start, values);
-                continue;
-            }
-            let decoded = crate::device::room(decoded, encoded.len() / bytes * n_in);
-            simd.decode(w.decoder, encoded, decoded);
-            multiply(start, decoded);
+        for start in (first..last).step_by(group) {
+            let rows = group.min(last - start);
+            let encoded = &w.weight.bytes()[start * bytes..(start + rows) * bytes];
+            let weights = match stored {
+                Some(ty) => (encoded, ty),
+                None => {
+                    let decoded = crate::device::room(decoded, rows * n_in);
+                    simd.decode(w.decoder, encoded, decoded);
+                    (bytemuck::cast_slice(decoded), StoredType::F32)
+                }
+            };
+            multiply(simd, weights, rows, x, |t, row, value| emit(t, start + row, value));
         }
     });
 }
 
-/// Cuts decoded rows into tiles of `tile` rows, and single rows for the rest.
-fn row_tiles(decoded: &[f32], n_in: usize, tile: usize) -> impl Iterator<Item = &[f32]> {
-    let tiles = decoded.chunks_exact(tile * n_in);
-    let rest = tiles.remainder();
-    tiles.chain(rest.chunks_exact(n_in))
-}
-
-/// F32 weights as they lie in the file, which aligns them; `None` if there is something to decode.
-fn as_f32(ty: TensorType, encoded: &[u8]) -> Option<&[f32]> {
-    if ty == TensorType::F32 { bytemuck::try_cast_slice(encoded).ok() } else { None }
+/// `rows` weight rows, one after the other in `weights`, times the activation rows `x`.
+fn multiply(
+    simd: &Kernels,
+    (weights, ty): (&[u8], StoredType),
+    rows: usize,
+    x: &[&[f32]],
+    mut emit: impl FnMut(usize, usize, f32),
+) {
+    let (tile_rows, bytes) = (simd.tile_rows(), weights.len() / rows);
+    for (tile, x) in x.chunks(MAX_TILE).enumerate() {
+        let mut of_tile: Rows<'_> = [x[0]; MAX_TILE];
+        of_tile[..x.len()].copy_from_slice(x);
+        let mut row = 0;
+        while row < rows {
+            let count = if row + tile_rows <= rows { tile_rows } else { 1 };
+            let mut sums = Sums::default();
+            let weights = &weights[row * bytes..(row + count) * bytes];
+            simd.tile((weights, ty), count == 1, &of_tile, x.len(), &mut sums);
+            for (r, sums) in sums[..count].iter().enumerate() {
+                for (i, &sum) in sums[..x.len()].iter().enumerate() {
+                    emit(tile * MAX_TILE + i, row + r, sum);
+                }
+            }
+            row += count;
+        }
+    }
 }
 
 /// Splits `rows` into tasks of [`TASK_ROWS`]; the range of task `i`.

@@ -5,22 +5,23 @@
 )]
 
 use super::lanes::Lanes;
+use super::stored::Stored;
 use super::{Rows, Sums};
 
 /// Products of R weight rows (`n` values each, one after the other in `w`) with the first T rows of
-/// `x`. A sum runs through the row one vector after the other, then single values: its bits depend
+/// `x`. Weights are of the stored type `E`. A sum runs through the row one vector after the other, then single values: its bits depend
 /// on the row's length and the vector type, not on R or T.
 ///
 /// # Safety
 /// The instruction set of `L` must be enabled in the caller.
 #[inline(always)]
-pub(crate) unsafe fn tile<L: Lanes, const R: usize, const T: usize>(
-    w: &[f32],
+pub(crate) unsafe fn tile<L: Lanes, E: Stored, const R: usize, const T: usize>(
+    w: &[u8],
     n: usize,
     x: &Rows<'_>,
     sums: &mut Sums,
 ) {
-    assert_eq!(w.len(), R * n);
+    assert_eq!(w.len(), R * n * E::BYTES);
     for x in &x[..T] {
         assert_eq!(x.len(), n);
     }
@@ -34,7 +35,7 @@ pub(crate) unsafe fn tile<L: Lanes, const R: usize, const T: usize>(
                 values[t] = L::load(x[t].as_ptr().add(i));
             }
             for r in 0..R {
-                let weights = L::load(w.as_ptr().add(r * n + i));
+                let weights = E::load::<L>(w.as_ptr().add((r * n + i) * E::BYTES));
                 for t in 0..T {
                     acc[r][t] = L::fma(weights, values[t], acc[r][t]);
                 }
@@ -44,8 +45,9 @@ pub(crate) unsafe fn tile<L: Lanes, const R: usize, const T: usize>(
         for r in 0..R {
             for t in 0..T {
                 let mut sum = L::sum(acc[r][t]);
-                for (a, b) in w[r * n + i..(r + 1) * n].iter().zip(&x[t][i..]) {
-                    sum += a * b;
+                let rest = w[(r * n + i) * E::BYTES..].chunks_exact(E::BYTES);
+                for (a, b) in rest.zip(&x[t][i..]) {
+                    sum += E::value(a) * b;
                 }
                 sums[r][t] = sum;
             }

@@ -16,6 +16,10 @@ pub(crate) trait Lanes {
 
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load(p: *const f32) -> Self::V;
+    /// Reads `WIDTH` f16 values.
+    unsafe fn load_f16(p: *const u16) -> Self::V;
+    /// Reads `WIDTH` bf16 values.
+    unsafe fn load_bf16(p: *const u16) -> Self::V;
     unsafe fn store(p: *mut f32, v: Self::V);
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
@@ -43,6 +47,20 @@ impl Lanes for Portable {
     unsafe fn load(p: *const f32) -> Self::V {
         // SAFETY: the caller promises 8 readable values; the read is unaligned.
         unsafe { p.cast::<[f32; 8]>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(p: *const u16) -> Self::V {
+        // SAFETY: the caller promises 8 readable values; the read is unaligned.
+        let halves = unsafe { p.cast::<[u16; 8]>().read_unaligned() };
+        halves.map(|half| quant::Half::from_bits(half).to_f32())
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u16) -> Self::V {
+        // SAFETY: the caller promises 8 readable values; the read is unaligned.
+        let values = unsafe { p.cast::<[u16; 8]>().read_unaligned() };
+        values.map(|value| f32::from_bits(u32::from(value) << 16))
     }
 
     #[inline(always)]
@@ -105,6 +123,21 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn load_f16(p: *const u16) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { _mm256_cvtph_ps(_mm_loadu_si128(p.cast())) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_bf16(p: *const u16) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe {
+                let values = _mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(values))
+            }
+        }
+
+        #[inline(always)]
         unsafe fn store(p: *mut f32, v: Self::V) {
             // SAFETY: see the impl.
             unsafe { _mm256_storeu_ps(p, v) }
@@ -159,6 +192,21 @@ mod x86 {
         unsafe fn load(p: *const f32) -> Self::V {
             // SAFETY: see the impl.
             unsafe { _mm512_loadu_ps(p) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_f16(p: *const u16) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_bf16(p: *const u16) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe {
+                let values = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
+                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(values))
+            }
         }
 
         #[inline(always)]
@@ -221,6 +269,33 @@ mod arm {
         unsafe fn load(p: *const f32) -> Self::V {
             // SAFETY: see the impl.
             unsafe { vld1q_f32(p) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_f16(p: *const u16) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe {
+                // The conversion has no stable intrinsic: normal numbers get the other bias of the
+                // exponent, denormals are counted in units of 2^-24.
+                let v = vmovl_u16(vld1_u16(p));
+                let sign = vshlq_n_u32::<16>(vandq_u32(v, vdupq_n_u32(0x8000)));
+                let magnitude = vandq_u32(v, vdupq_n_u32(0x7fff));
+                let shifted = vshlq_n_u32::<13>(magnitude);
+                let normal = vaddq_u32(shifted, vdupq_n_u32(112 << 23));
+                let unit = vdupq_n_f32(1.0 / 16_777_216.0);
+                let denormal = vreinterpretq_u32_f32(vmulq_f32(vcvtq_f32_u32(magnitude), unit));
+                let special = vorrq_u32(shifted, vdupq_n_u32(0x7f80_0000));
+                let small = vcltq_u32(magnitude, vdupq_n_u32(0x0400));
+                let large = vcgeq_u32(magnitude, vdupq_n_u32(0x7c00));
+                let finite = vbslq_u32(small, denormal, normal);
+                vreinterpretq_f32_u32(vorrq_u32(sign, vbslq_u32(large, special, finite)))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn load_bf16(p: *const u16) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(p))) }
         }
 
         #[inline(always)]

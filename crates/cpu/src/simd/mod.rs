@@ -16,6 +16,7 @@ mod lanes;
 mod math;
 mod math_lanes;
 mod single;
+mod stored;
 mod taps;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,8 @@ pub(crate) use attend::{AddValues, Cached, HEADS, Scores};
 pub(crate) use delta::{DELTA_WORK, DeltaGate, DeltaRun};
 pub(crate) use math::Softmax;
 use math_lanes::MathLanes;
+use stored::Stored;
+pub(crate) use stored::StoredType;
 
 use crate::Isa;
 use gguf::TensorType;
@@ -31,7 +34,9 @@ use gguf::TensorType;
 /// Decodes consecutive blocks.
 pub(crate) type Decode = unsafe fn(&[u8], &mut [f32]);
 /// Products of a few weight rows with 1 to [`MAX_TILE`] activation rows.
-type Tile = unsafe fn(&[f32], usize, &Rows<'_>, &mut Sums);
+type Tile = unsafe fn(&[u8], usize, &Rows<'_>, &mut Sums);
+/// Tiles by the number of activation rows less one: of several weight rows, and of one.
+type Tiles = [[Tile; MAX_TILE]; 2];
 
 /// Activation rows that share one pass over weight rows.
 pub(crate) const MAX_TILE: usize = 4;
@@ -56,8 +61,7 @@ pub(crate) struct Kernels {
     decode: fn(TensorType) -> Option<Decode>,
     /// Weight rows of the tiles in `tiles`.
     rows: usize,
-    tiles: [Tile; MAX_TILE],
-    single_row_tiles: [Tile; MAX_TILE],
+    tiles: fn(StoredType) -> &'static Tiles,
     dot: unsafe fn(&[f32], &[f32]) -> f32,
     axpy: unsafe fn(f32, &[f32], &mut [f32]),
 }
@@ -67,7 +71,7 @@ macro_rules! instantiate {
     ($name:ident, $lanes:ty, $isa:expr $(, $features:literal)?) => {
         mod $name {
             use super::lanes::Lanes;
-            use super::{Decode, Rows, Sums, generic, lanes};
+            use super::{Decode, Rows, Stored, StoredType, Sums, Tiles, generic, lanes};
             use gguf::TensorType;
             use quant::{BlockFormat, FormatVisitor, with_format};
 
@@ -89,14 +93,14 @@ macro_rules! instantiate {
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn tile<const R: usize, const T: usize>(
-                w: &[f32],
+            unsafe fn tile<E: Stored, const R: usize, const T: usize>(
+                w: &[u8],
                 n: usize,
                 x: &Rows<'_>,
                 sums: &mut Sums,
             ) {
                 // SAFETY: the instruction set is enabled on this function.
-                unsafe { generic::tile::<$lanes, R, T>(w, n, x, sums) }
+                unsafe { generic::tile::<$lanes, E, R, T>(w, n, x, sums) }
             }
 
             $(#[target_feature(enable = $features)])?
@@ -113,12 +117,26 @@ macro_rules! instantiate {
 
             const ROWS: usize = <$lanes>::ROWS;
 
+            const fn tiles_of<E: Stored>() -> &'static Tiles {
+                &[
+                    [tile::<E, ROWS, 1>, tile::<E, ROWS, 2>, tile::<E, ROWS, 3>, tile::<E, ROWS, 4>],
+                    [tile::<E, 1, 1>, tile::<E, 1, 2>, tile::<E, 1, 3>, tile::<E, 1, 4>],
+                ]
+            }
+
+            fn tiles(ty: StoredType) -> &'static Tiles {
+                match ty {
+                    StoredType::F32 => tiles_of::<quant::F32>(),
+                    StoredType::F16 => tiles_of::<quant::F16>(),
+                    StoredType::BF16 => tiles_of::<quant::BF16>(),
+                }
+            }
+
             pub(super) const KERNELS: super::Kernels = super::Kernels {
                 isa: $isa,
                 decode: find,
                 rows: ROWS,
-                tiles: [tile::<ROWS, 1>, tile::<ROWS, 2>, tile::<ROWS, 3>, tile::<ROWS, 4>],
-                single_row_tiles: [tile::<1, 1>, tile::<1, 2>, tile::<1, 3>, tile::<1, 4>],
+                tiles,
                 dot,
                 axpy,
             };
@@ -175,13 +193,20 @@ impl Kernels {
         self.rows
     }
 
-    /// Products of the rows in `w` (`n` values each, [`Kernels::tile_rows`] of them or one) with the
-    /// first `count` rows of `x`; each sum is the same bits in any tile.
+    /// Products of the rows in `w` (of the length of `x`, [`Kernels::tile_rows`] of them or one) with
+    /// the first `count` rows of `x`; each sum is the same bits in any tile and for any stored type.
     #[inline]
-    pub(crate) fn tile(&self, w: &[f32], n: usize, x: &Rows<'_>, count: usize, sums: &mut Sums) {
-        let tiles = if w.len() == n { &self.single_row_tiles } else { &self.tiles };
+    pub(crate) fn tile(
+        &self,
+        (w, ty): (&[u8], StoredType),
+        single: bool,
+        x: &Rows<'_>,
+        count: usize,
+        sums: &mut Sums,
+    ) {
+        let tiles = (self.tiles)(ty)[usize::from(single)];
         // SAFETY: the processor has the instruction set of this table.
-        unsafe { (tiles[count - 1])(w, n, x, sums) }
+        unsafe { (tiles[count - 1])(w, x[0].len(), x, sums) }
     }
 
     /// `a . b`.

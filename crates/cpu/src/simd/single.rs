@@ -23,6 +23,18 @@ impl Lanes for Single {
     }
 
     #[inline(always)]
+    unsafe fn load_f16(p: *const u16) -> Self::V {
+        // SAFETY: the caller promises a readable value.
+        quant::Half::from_bits(unsafe { p.read_unaligned() }).to_f32()
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u16) -> Self::V {
+        // SAFETY: the caller promises a readable value.
+        f32::from_bits(u32::from(unsafe { p.read_unaligned() }) << 16)
+    }
+
+    #[inline(always)]
     unsafe fn store(p: *mut f32, v: f32) {
         // SAFETY: the caller promises a writable value.
         unsafe { *p = v }
