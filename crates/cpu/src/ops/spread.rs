@@ -2,9 +2,9 @@
 
 use crate::pool::Pool;
 
-/// Operations below which a region costs more than it saves, some six microseconds of one thread. An
-/// operation is a load, a product and a store; a sigmoid counts as four. The barrier is the smaller part
-/// of a region's cost: what one core has just written has to travel to the other.
+/// Operations below which a region costs more than it saves, some six microseconds of one thread.
+/// An operation is a load, a product and a store; a sigmoid counts as four. The barrier is the
+/// smaller part of a region's cost: what one core has just written has to travel to the other.
 const SERIAL: usize = 64 * 1024;
 
 /// Runs the tasks on all threads if they have many `operations` together, else here.
