@@ -1,7 +1,8 @@
 //! Prints what the operations beside the matrix products take, at the sizes of the full model: one
 //! thread and two, T = 1, 4 and 128, microseconds a call. Run with `--release`; the best of many
-//! calls counts, so that other work on the machine does not. The argument, if any, picks operations by
-//! the start of their name. States and caches alternate between several copies, as between layers.
+//! calls counts, so that other work on the machine does not. The argument, if any, picks operations
+//! by the start of their name. States and caches alternate between several copies, as between
+//! layers.
 
 use cpu::{Cpu, CpuOptions};
 use gguf::TensorType;

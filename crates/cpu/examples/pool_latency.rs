@@ -1,6 +1,6 @@
 //! Prints what a region of the thread pool costs when its tasks do nothing: the median and the best
-//! of many, back to back and with a pause before each, as between the operations of a window. Run with
-//! `--release` on a quiet machine; the argument is the number of threads, two without it.
+//! of many, back to back and with a pause before each, as between the operations of a window. Run
+//! with `--release` on a quiet machine; the argument is the number of threads, two without it.
 
 use cpu::pool::Pool;
 use std::hint::{black_box, spin_loop};

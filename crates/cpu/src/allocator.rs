@@ -12,8 +12,8 @@ const LINE: usize = 64;
 /// Bytes from which a piece is aligned; rows that kernels work on are larger.
 const LARGE: usize = 1024;
 
-/// The system's allocator with larger pieces aligned to cache lines. A program that runs kernels uses
-/// it as its global allocator; results do not depend on it.
+/// The system's allocator with larger pieces aligned to cache lines. A program that runs kernels
+/// uses it as its global allocator; results do not depend on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LineAllocator;
 
@@ -22,8 +22,8 @@ fn widen(layout: Layout) -> Layout {
     if layout.size() < LARGE { layout } else { layout.align_to(LINE).unwrap_or(layout) }
 }
 
-// SAFETY: every call goes to the system's allocator with a layout that is at least as aligned; memory
-// is released with the layout that it was taken with, since `widen` depends on nothing else.
+// SAFETY: every call goes to the system's allocator with a layout that is at least as aligned;
+// memory is released with the layout that it was taken with, since `widen` depends on nothing else.
 unsafe impl GlobalAlloc for LineAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: passed on from the caller.

@@ -1,5 +1,5 @@
-//! The families with a state give the same bits however a sequence is cut into windows, with whatever
-//! number of threads.
+//! The families with a state give the same bits however a sequence is cut into windows, with
+//! whatever number of threads.
 #![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
 
 mod common;

@@ -1,8 +1,8 @@
 //! Attention of some rows and heads of a window: scores, softmax, weighted values, output gate.
 //!
-//! Neighbouring rows attend nearly the same positions, and a dozen query heads share a key/value head.
-//! So a task takes a few rows with many heads, and all of them go through one chunk of positions before
-//! the next: the cache is read from memory once for all.
+//! Neighbouring rows attend nearly the same positions, and a dozen query heads share a key/value
+//! head. So a task takes a few rows with many heads, and all of them go through one chunk of
+//! positions before the next: the cache is read from memory once for all.
 
 use super::spread::part;
 use crate::device::aligned_room;

@@ -42,7 +42,7 @@ impl Gdn for Cpu {
         for run in window.runs() {
             let columns = Columns::new(conv, state.conv_mut(run.slot), m, run);
             let tasks = channels.div_ceil(CHANNELS);
-            spread(&mut self.pool, 2 * run.len * channels, tasks, &|task| {
+            spread(&mut self.pool, 4 * run.len * channels, tasks, &|task| {
                 let range = part(channels, CHANNELS, task);
                 VALUES.with_borrow_mut(|values| {
                     let turned = room(values, kernel * range.len());
@@ -108,7 +108,7 @@ impl Gdn for Cpu {
         let (dim, eps, simd) = (shape.head_dim, shape.eps, self.simd);
         let heads = rows * shape.value_heads;
         let out = Shared::new(&mut o[..heads * dim]);
-        spread(&mut self.pool, 2 * heads * dim, heads.div_ceil(HEADS), &|task| {
+        spread(&mut self.pool, 4 * heads * dim, heads.div_ceil(HEADS), &|task| {
             for head in part(heads, HEADS, task) {
                 // SAFETY: a head belongs to one task.
                 let o = unsafe { out.slice(head * dim..(head + 1) * dim) };

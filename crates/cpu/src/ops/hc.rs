@@ -43,7 +43,7 @@ impl Hc for Cpu {
 
         let (shared, tasks) = (Shared::new(&mut out.u[..rows * width]), width.div_ceil(COLUMNS));
         let (n, gate) = (&*n, &*gate);
-        spread(&mut self.pool, rows * wide, rows * tasks, &|task| {
+        spread(&mut self.pool, 4 * rows * wide, rows * tasks, &|task| {
             let (t, columns) = (task / tasks, part(width, COLUMNS, task % tasks));
             // SAFETY: a task writes its columns of its row alone.
             let u = unsafe { shared.slice(t * width + columns.start..t * width + columns.end) };

@@ -1,7 +1,7 @@
 //! Routed experts: each expert in use is read once, its rows spread over all threads.
 
 use super::experts::Part;
-use super::spread::{part as part_of, spread};
+use super::spread::{part, spread};
 use crate::device::{Cpu, CpuMatrix};
 use crate::share::Shared;
 use crate::simd::elementwise::SwiGlu;
@@ -12,9 +12,6 @@ use kernels::scalar::sigmoid;
 
 /// Values per task of the shared expert's activation.
 const SWIGLU: usize = 8 * 1024;
-
-/// Columns per task when the experts' outputs are added.
-const COMBINE: usize = 512;
 
 impl Moe for Cpu {
     fn moe_plan(&mut self, logits: &Vec<f32>, rows: usize, choice: MoeChoice, plan: &mut Plan) {
@@ -53,8 +50,8 @@ impl Moe for Cpu {
 
     fn swiglu(&mut self, a: &mut Vec<f32>, b: &Vec<f32>, len: usize) {
         let (simd, out) = (self.simd, Shared::new(&mut a[..len]));
-        spread(&mut self.pool, len, len.div_ceil(SWIGLU), &|task| {
-            let own = part_of(len, SWIGLU, task);
+        spread(&mut self.pool, 4 * len, len.div_ceil(SWIGLU), &|task| {
+            let own = part(len, SWIGLU, task);
             // SAFETY: a value belongs to one task.
             simd.map(SwiGlu {}, [&b[own.clone()]], unsafe { out.slice(own) });
         });
@@ -68,18 +65,16 @@ impl Moe for Cpu {
         y: &mut Vec<f32>,
     ) {
         let (used, width, simd) = (plan.used(), shared.width, self.simd);
-        let (rows, tasks) = (plan.rows(), width.div_ceil(COMBINE));
+        let rows = plan.rows();
         let out = Shared::new(&mut y[..rows * width]);
-        spread(&mut self.pool, rows * used * width / 2, rows * tasks, &|task| {
-            let (t, columns) = (task / tasks, part_of(width, COMBINE, task % tasks));
-            let row = |i: usize| i * width + columns.start..i * width + columns.end;
-            // SAFETY: a task writes its columns of its row alone.
-            let y = unsafe { out.slice(row(t)) };
+        spread(&mut self.pool, rows * used * width / 2, rows, &|t| {
+            // SAFETY: task `t` writes row `t` alone.
+            let y = unsafe { out.slice(t * width..(t + 1) * width) };
             y.fill(0.0);
             for pair in t * used..(t + 1) * used {
-                simd.axpy(plan.weights()[pair], &part[row(pair)], y);
+                simd.axpy(plan.weights()[pair], &part[pair * width..][..width], y);
             }
-            simd.axpy(sigmoid(shared.gate[t]), &shared.y[row(t)], y);
+            simd.axpy(sigmoid(shared.gate[t]), &shared.y[t * width..][..width], y);
         });
     }
 }

@@ -1,7 +1,7 @@
 //! Hashed n-gram features.
 
 use super::conv::{Columns, Conv};
-use super::spread::part;
+use super::spread::{part, spread};
 use crate::device::{Cpu, CpuMatrix, room};
 use crate::share::Shared;
 use crate::simd::Kernels;
@@ -48,7 +48,8 @@ impl Ple for Cpu {
                 let len = ROWS.min(run.first_row + run.len - first_row);
                 let rows = Run { first_row, len, ..*run };
                 let (shared_gates, shared_c) = (Shared::new(gates), Shared::new(c));
-                self.pool.run(len * shape.streams, &|task| {
+                let operations = 4 * len * shape.channels();
+                spread(&mut self.pool, operations, len * shape.streams, &|task| {
                     let own = task * shape.width..(task + 1) * shape.width;
                     // SAFETY: a stream of a row belongs to one task.
                     unsafe {
@@ -59,7 +60,7 @@ impl Ple for Cpu {
                 let columns = Columns::new(mix.conv(), history, c, &Run { first_row: 0, ..rows });
                 let parts = shape.width.div_ceil(CHANNELS);
                 let shared_x = Shared::new(x);
-                self.pool.run(shape.streams * parts, &|task| {
+                spread(&mut self.pool, operations, shape.streams * parts, &|task| {
                     let own = part(shape.width, CHANNELS, task % parts);
                     mix.add(&rows, (task / parts, own), (gates, &columns), &shared_x);
                 });

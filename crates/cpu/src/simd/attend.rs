@@ -1,8 +1,8 @@
 //! Attention of a few query heads that share a key/value head, over a list of cache positions.
 //!
 //! The heads go through the keys and values together, so that each is loaded once for all of them.
-//! A score is one chain of sums over the features, an output value one chain over the positions: its
-//! bits depend on neither the other heads nor how the positions are grouped.
+//! A score is one chain of sums over the features, an output value one chain over the positions:
+//! its bits depend on neither the other heads nor how the positions are grouped.
 #![expect(
     clippy::needless_range_loop,
     reason = "indices run over registers, several arrays at once"

@@ -1,9 +1,10 @@
 //! The delta rule over the tokens of a run, for one head.
 //!
-//! Columns of the state do not meet, so a block of them that stays in the first-level cache goes through
-//! all tokens before the next block. A token takes two passes over the block's rows: reading with the
-//! key, then updating and reading with the query. The first pass of the next token rides on the second
-//! pass of this one. Each column's sums run over the rows in the same order either way.
+//! Columns of the state do not meet, so a block of them that stays in the first-level cache goes
+//! through all tokens before the next block. A token takes two passes over the block's rows:
+//! reading with the key, then updating and reading with the query. The first pass of the next token
+//! rides on the second pass of this one. Each column's sums run over the rows in the same order
+//! either way.
 #![expect(
     clippy::needless_range_loop,
     reason = "indices run over registers, several arrays at once"
@@ -20,8 +21,8 @@ const BLOCK: usize = 4;
 /// Values of working memory per row of the state.
 pub(crate) const DELTA_WORK: usize = BLOCK * MAX_WIDTH;
 
-/// From this many tokens on a block of columns is copied to where its rows follow each other: as part
-/// of the state, whose rows lie a power of two apart, it would not fit the first-level cache.
+/// From this many tokens on a block of columns is copied to where its rows follow each other: as
+/// part of the state, whose rows lie a power of two apart, it would not fit the first-level cache.
 const COPY: usize = 3;
 
 /// Tokens of one head, in order. See [`kernels::Gdn::gdn_scan`].

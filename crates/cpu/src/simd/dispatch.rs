@@ -1,7 +1,7 @@
 //! Runs a loop that is written over [`MathLanes`] with the instruction set of a [`Kernels`].
 //!
-//! The loop is compiled once per instruction set, inside a function that enables it. So a new loop is
-//! one type with one method, and nothing is listed anywhere.
+//! The loop is compiled once per instruction set, inside a function that enables it. So a new loop
+//! is one type with one method, and nothing is listed anywhere.
 
 use super::{Kernels, MathLanes, lanes};
 use crate::Isa;

@@ -3,7 +3,8 @@
 //! A value's result depends on the value alone, not on its place in a slice or the slice's length:
 //! what fills no vector is padded and goes through the same code.
 //!
-//! Errors, over all f32 and every instruction set (`every_value` in the tests): see the functions.
+//! Errors as measured with every x86 instruction set on every 61st f32, against f64: `exp` 1.01,
+//! `sigmoid` 2.37 and `silu` 2.27 units in the last place. The tests allow what the functions say.
 
 use super::dispatch::Loop;
 use super::math_lanes::{MAX_WIDTH, MathLanes};
@@ -11,8 +12,8 @@ use super::math_lanes::{MAX_WIDTH, MathLanes};
 /// `e^x`, within 1.1 units in the last place; gradual underflow, infinity from 88.73 on.
 ///
 /// With `n` the whole number nearest to `x / ln 2` and `r = x - n ln 2`:
-/// `e^x = 2^n (1 + r + r^2 q(r))`. The polynomial `q` has the least relative error of `e^r` that its
-/// degree allows, 3.1e-9.
+/// `e^x = 2^n (1 + r + r^2 q(r))`. The polynomial `q` has the least relative error of `e^r` that
+/// its degree allows, 3.1e-9.
 ///
 /// # Safety
 /// The instruction set of `L` must be enabled in the caller.
@@ -92,8 +93,8 @@ pub(crate) unsafe fn store_part<L: MathLanes>(part: &mut [f32], v: L::V) {
     part.copy_from_slice(&padded[..part.len()]);
 }
 
-/// Makes values their softmax: `e^(x - max) / sum`. All NaN if a value is NaN or positive infinity, or
-/// all are negative infinity.
+/// Makes values their softmax: `e^(x - max) / sum`. All NaN if a value is NaN or positive infinity,
+/// or all are negative infinity.
 #[derive(Debug)]
 pub(crate) struct Softmax<'a>(pub(crate) &'a mut [f32]);
 

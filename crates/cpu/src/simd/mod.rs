@@ -1,9 +1,10 @@
 //! Inner loops, written once over a vector type and instantiated per instruction set.
 //!
 //! [`Lanes`](lanes::Lanes) is the vector type, [`generic`] the loops of the matrix products, and
-//! [`Kernels`] the table of their instantiations for one instruction set. All other loops go through
-//! [`dispatch`]: [`elementwise`] maps, the [`delta`] rule, attention ([`attend`]). A loop is compiled inside a function that enables the
-//! instruction set, so that everything it inlines (the block decoders of `quant` included) may use it.
+//! [`Kernels`] the table of their instantiations for one instruction set. All other loops go
+//! through [`dispatch`]: [`elementwise`] maps, the [`delta`] rule, attention ([`attend`]). A loop is
+//! compiled inside a function that enables the instruction set, so that everything it inlines (the
+//! block decoders of `quant` included) may use it.
 
 mod attend;
 #[cfg(target_arch = "x86_64")]
