@@ -8,6 +8,7 @@
 //! row length and the instruction set ([`simd`]), work is split between threads by output value
 //! only, and rows of tokens never share an accumulator.
 
+mod bandwidth;
 mod device;
 mod isa;
 mod ops;
@@ -15,5 +16,6 @@ pub mod pool;
 mod share;
 mod simd;
 
+pub use bandwidth::Bandwidth;
 pub use device::{Cpu, CpuMatrix, CpuOptions};
 pub use isa::Isa;
