@@ -24,6 +24,10 @@ pub(crate) enum Unit {
     Bytes,
     /// Tokens.
     Tokens,
+    /// Runs of a test.
+    Runs,
+    /// Seconds.
+    Seconds,
 }
 
 /// A bar that appears once the work has gone on for a while, and disappears with it.
@@ -72,6 +76,8 @@ fn bar(what: &'static str, unit: Unit) -> ProgressBar {
     let template = match unit {
         Unit::Bytes => "{prefix} [{bar:30}] {decimal_bytes}/{decimal_total_bytes}",
         Unit::Tokens => "{prefix} [{bar:30}] {pos}/{len} tokens",
+        Unit::Runs => "{prefix} [{bar:30}] {pos}/{len} runs",
+        Unit::Seconds => "{prefix} [{bar:30}] {pos}/{len} seconds",
     };
     let style = ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())

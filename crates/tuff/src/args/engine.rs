@@ -1,6 +1,7 @@
 //! Options of the engine: where it runs, and how large it is.
 
 use clap::{Args, ValueEnum, value_parser};
+use cpu::{CpuOptions, Isa};
 use engine::EngineConfig;
 
 /// The context without --ctx, unless the model's own is shorter. The caches grow with the text,
@@ -47,6 +48,9 @@ pub(crate) struct DeviceArgs {
     /// Threads of the cpu backend. [default: one per processor]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=MAX_THREADS))]
     threads: Option<u64>,
+    /// Instruction set of the cpu backend, of those that this processor has. [default: the widest]
+    #[arg(long, value_name = "NAME", value_parser = parse_isa)]
+    isa: Option<Isa>,
     /// Tokens of a prompt that are computed together. Changes speed and memory, never a result.
     /// [default: 256]
     #[arg(long, value_name = "TOKENS", value_parser = value_parser!(u64).range(1..=MAX_CONTEXT))]
@@ -54,9 +58,10 @@ pub(crate) struct DeviceArgs {
 }
 
 impl DeviceArgs {
-    /// Threads; 0 is one per processor.
-    pub(crate) fn threads(&self) -> usize {
-        count(self.threads).unwrap_or(0)
+    /// How the cpu backend is used.
+    pub(crate) fn cpu_options(&self) -> CpuOptions {
+        let threads = count(self.threads).unwrap_or(0);
+        CpuOptions { threads, isa: self.isa.unwrap_or_else(Isa::detect) }
     }
 
     /// Sizes of an engine for one sequence of up to `context` tokens.
@@ -77,6 +82,14 @@ impl EngineArgs {
         }
         self.device.config(context)
     }
+}
+
+fn parse_isa(text: &str) -> Result<Isa, String> {
+    let available = Isa::available();
+    available.iter().copied().find(|isa| isa.name() == text).ok_or_else(|| {
+        let names: Vec<&str> = available.iter().map(|isa| isa.name()).collect();
+        format!("this processor has {}", names.join(", "))
+    })
 }
 
 fn count(value: Option<u64>) -> Option<usize> {
