@@ -5,8 +5,8 @@ use super::tests::Kind;
 use super::text::{number, percent};
 use crate::units;
 
-/// From this share of the memory's speed on, memory is the limit: a sum of the same bytes is no
-/// faster than this while other threads wait for each other between the parts.
+/// From this share of the memory's speed on, memory counts as the limit: between the parts threads
+/// wait for each other, so no window gets all of it.
 const NEARLY_ALL: f64 = 0.75;
 
 /// Two or three sentences about the test that says most: decoding if it was run.
@@ -43,13 +43,13 @@ fn verdict(figures: &Figures<'_>, share: f64, bandwidth: f64) -> String {
         return "The memory is the limit.".to_owned();
     }
     let slowest = figures.parts.iter().max_by(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds));
-    let Some((part, of)) = slowest else { return "Arithmetic is the limit.".to_owned() };
+    let Some((part, of)) = slowest else { return "Computing is the limit.".to_owned() };
     let speed = match of.speed() {
         Some(speed) => format!(", at {} of the memory's speed", percent(speed / bandwidth)),
         None => String::new(),
     };
     format!(
-        "Arithmetic, not memory, is the limit; most of the time, {}, goes to {} {}{speed}.",
+        "Computing, not memory, is the limit; most of the time, {}, goes to {} {}{speed}.",
         percent(of.seconds / figures.window.seconds),
         part.group.name(),
         part.name,

@@ -115,11 +115,12 @@ pub(super) fn speed(tenth: &Tenth) -> Option<f64> {
     (tenth.tokens > 0).then(|| tenth.tokens as f64 / tenth.time.as_secs_f64())
 }
 
-/// Tokens per second of the first tenth and of the last one; a tenth shorter than a window has none
-/// and is passed over.
+/// Tokens per second of the first tenth and of the last one. A tenth without a window is passed over:
+/// it is shorter than one, or went by with the tokens before; without two others there is nothing
+/// to compare.
 pub(super) fn ends(sustained: &Sustained) -> Option<(f64, f64)> {
-    let speeds = || sustained.tenths.iter().filter_map(speed);
-    Some((speeds().next()?, speeds().next_back()?))
+    let mut speeds = sustained.tenths.iter().filter_map(speed);
+    Some((speeds.next()?, speeds.next_back()?))
 }
 
 #[cfg(test)]
@@ -143,6 +144,7 @@ mod unit_tests {
         let elapsed = Duration::from_secs(10);
         assert_eq!(ends(&Sustained { elapsed, tenths }), None);
         tenths[1] = Tenth { tokens: 4, time: Duration::from_secs(2) };
+        assert_eq!(ends(&Sustained { elapsed, tenths }), None, "one tenth alone");
         tenths[8] = Tenth { tokens: 3, time: Duration::from_secs(3) };
         assert_eq!(ends(&Sustained { elapsed, tenths }), Some((2.0, 1.0)));
     }

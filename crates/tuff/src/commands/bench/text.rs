@@ -113,7 +113,7 @@ fn sustained_line(sustained: &Sustained) -> String {
     let seconds = sustained.elapsed.as_secs_f64();
     let head = format!("Sustained decode: {tokens} tokens in {seconds:.1} s");
     match stats::ends(sustained) {
-        None => format!("{head}."),
+        None => format!("{head}; too short to compare beginning and end."),
         Some((first, last)) => format!(
             "{head}; first tenth {} tokens/s, last tenth {} tokens/s ({:+.1} %).",
             number(first),
