@@ -71,8 +71,8 @@ fn buffer(largest: usize) -> Result<Vec<f32>, Error> {
     }
 }
 
-/// Sum of the bits of all values. Integer sums may be taken in any order, so the compiler turns this
-/// into vector loads and adds.
+/// Sum of the bits of all values. Integer sums may be taken in any order, so the compiler turns
+/// this into vector loads and adds.
 fn sum_of_bits(values: &[f32]) -> u32 {
     let mut sums = [[0u32; LANES]; STREAMS];
     let (streams, rest) = values.split_at(values.len() - values.len() % (LANES * STREAMS));

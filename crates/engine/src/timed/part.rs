@@ -111,8 +111,8 @@ pub struct Cost {
     /// Bytes of weights read, in the format of the file; of experts only those in use, each once
     /// per call.
     pub weight_bytes: u64,
-    /// Bytes of sequence states read and written: delta-rule states, convolution histories, keys and
-    /// values. What several tokens of a window share counts once.
+    /// Bytes of sequence states read and written: delta-rule states, convolution histories, keys
+    /// and values. What several tokens of a window share counts once.
     pub state_bytes: u64,
 }
 

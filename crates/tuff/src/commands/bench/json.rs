@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::facts::{Facts, Format};
 use super::limit;
 use super::measure::{Results, Sustained};
+use super::plan::Plan;
 use super::stats::{self, Figures, Use};
-use super::tests::Plan;
 
 /// The whole report.
 pub(super) fn report(facts: &Facts, plan: &Plan, results: &Results) -> Value {

@@ -1,7 +1,7 @@
 //! What limits a run, in words.
 
+use super::plan::Kind;
 use super::stats::Figures;
-use super::tests::Kind;
 use super::text::{number, percent};
 use crate::units;
 

@@ -6,7 +6,7 @@ use cpu::{Bandwidth, Cpu, CpuOptions};
 use engine::timed::{HostBackend, Profile, Timed};
 use engine::{Engine, Feed, Want};
 
-use super::tests::{Plan, Test, Windows, chunks};
+use super::plan::{Plan, Test, Windows, chunks};
 use crate::error::Error;
 use crate::interrupt;
 use crate::progress::{Progress, Show, Unit};
@@ -177,7 +177,7 @@ fn bandwidth(options: CpuOptions) -> Result<Bandwidth, Error> {
 }
 
 #[cfg(test)]
-mod unit_tests {
+mod tests {
     use super::*;
 
     #[test]

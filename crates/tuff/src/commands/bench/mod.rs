@@ -1,15 +1,15 @@
 //! `tuff bench`: how fast a model runs on this machine, and where the time goes.
 //!
-//! `tests` says what is run, `measure` runs it, `stats` draws the figures from the samples; `text`
+//! `plan` says what is run, `measure` runs it, `stats` draws the figures from the samples; `text`
 //! and `json` write them down, `limit` says in words what they mean. `facts` is the head of both.
 
 mod facts;
 mod json;
 mod limit;
 mod measure;
+mod plan;
 mod stats;
 mod table;
-mod tests;
 mod text;
 
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ use crate::progress::Show;
 use crate::{interrupt, session, terminal};
 use facts::{Facts, Machine};
 use measure::{Bench, Results};
-use tests::{Counts, Plan};
+use plan::{Counts, Plan};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,16 +61,16 @@ pub(crate) enum Parts {
 pub(crate) struct Args {
     /// Prompts of so many tokens, computed in chunks; 0 leaves the test out.
     #[arg(short, long, value_name = "TOKENS,...", default_value = "128,512")]
-    #[arg(value_parser = tests::parse_counts)]
+    #[arg(value_parser = plan::parse_counts)]
     prompt: Counts,
     /// Decoding of so many tokens, one after the other; 0 leaves the test out.
     #[arg(short = 'n', long, value_name = "TOKENS,...", default_value = "64")]
-    #[arg(value_parser = tests::parse_counts)]
+    #[arg(value_parser = plan::parse_counts)]
     decode: Counts,
     /// Windows of so many tokens with all their logits, as checking drafts needs them; 0 leaves
     /// the test out.
     #[arg(long, value_name = "TOKENS,...", default_value = "1,2,3,4,8")]
-    #[arg(value_parser = tests::parse_counts)]
+    #[arg(value_parser = plan::parse_counts)]
     verify: Counts,
     /// Tokens of text before those of decoding and verifying.
     #[arg(short, long, value_name = "TOKENS", default_value_t = 0)]

@@ -3,7 +3,7 @@
 use engine::timed::{Cost, Part};
 
 use super::measure::{Measured, Results, Sample, Sustained, Tenth};
-use super::tests::Kind;
+use super::plan::Kind;
 
 /// The middle of several runs and how they differ.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -115,16 +115,16 @@ pub(super) fn speed(tenth: &Tenth) -> Option<f64> {
     (tenth.tokens > 0).then(|| tenth.tokens as f64 / tenth.time.as_secs_f64())
 }
 
-/// Tokens per second of the first tenth and of the last one. A tenth without a window is passed over:
-/// it is shorter than one, or went by with the tokens before; without two others there is nothing
-/// to compare.
+/// Tokens per second of the first tenth and of the last one. A tenth without a window is passed
+/// over: it is shorter than one, or went by with the tokens before. Without two others there is
+/// nothing to compare.
 pub(super) fn ends(sustained: &Sustained) -> Option<(f64, f64)> {
     let mut speeds = sustained.tenths.iter().filter_map(speed);
     Some((speeds.next()?, speeds.next_back()?))
 }
 
 #[cfg(test)]
-mod unit_tests {
+mod tests {
     use super::*;
     use std::time::Duration;
 

@@ -39,7 +39,7 @@ pub(super) fn table(columns: &[(&str, Side)], rows: &[Vec<String>]) -> String {
 }
 
 #[cfg(test)]
-mod unit_tests {
+mod tests {
     use super::*;
 
     #[test]

@@ -6,9 +6,9 @@ use super::Parts;
 use super::facts::Facts;
 use super::limit;
 use super::measure::{Results, Sustained};
+use super::plan::{Kind, Plan};
 use super::stats::{self, Figures, Use};
 use super::table::{Side, table};
-use super::tests::{Kind, Plan};
 use crate::units;
 
 /// Parts below this share of a window stand in one line together.

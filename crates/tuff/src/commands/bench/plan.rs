@@ -190,7 +190,7 @@ fn check_chunk(tests: &[Test], chunk: usize) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-mod unit_tests {
+mod tests {
     use super::*;
 
     #[test]
