@@ -9,6 +9,7 @@
 //! only, and rows of tokens never share an accumulator.
 
 mod allocator;
+mod bandwidth;
 mod cores;
 mod device;
 mod int8;
@@ -19,5 +20,6 @@ mod share;
 mod simd;
 
 pub use allocator::LineAllocator;
+pub use bandwidth::Bandwidth;
 pub use device::{Cpu, CpuMatrix, CpuOptions};
 pub use isa::Isa;

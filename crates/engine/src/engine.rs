@@ -122,6 +122,11 @@ impl<B: Backend> Engine<B> {
         self.backend.name()
     }
 
+    /// The backend, for what the engine does not ask of it.
+    pub fn backend_mut(&mut self) -> &mut B {
+        &mut self.backend
+    }
+
     /// Tokens that `slot` has processed.
     ///
     /// # Errors

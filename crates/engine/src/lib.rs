@@ -3,7 +3,7 @@
 //! An [`Engine`] is a checkpoint loaded onto a [`kernels::Backend`], with a number of slots (one
 //! sequence's state each). [`Engine::forward`] runs one window: the next tokens of any slots. A
 //! token's logits are the same bits whatever else is in its window. [`generate`] is the loop that
-//! draws tokens and streams text.
+//! draws tokens and streams text. [`timed`] shows where the time goes.
 #![forbid(unsafe_code)]
 
 mod engine;
@@ -16,6 +16,7 @@ mod scratch;
 mod shapes;
 mod slots;
 mod stop;
+pub mod timed;
 mod weights;
 
 pub use engine::{Engine, EngineConfig, Feed, Want};

@@ -215,6 +215,13 @@ impl Role {
         }
     }
 
+    /// The name without layer and `.weight`, for tables: `ssm_out`, `ssm_dt.bias`.
+    #[must_use]
+    pub fn short_name(self) -> &'static str {
+        let name = self.entry().name;
+        name.strip_suffix(".weight").unwrap_or(name)
+    }
+
     /// The name in a file; `layer` is ignored for a role that occurs once.
     #[must_use]
     pub fn name(self, layer: usize) -> String {

@@ -3,7 +3,7 @@
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Parser, Subcommand};
 
-use crate::commands::{chat, detokenize, inspect, logits, render, run, tokenize};
+use crate::commands::{bench, chat, detokenize, inspect, logits, render, run, tokenize};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Render(render::Args),
     /// Write the logits of every position of a token sequence to a file.
     Logits(logits::Args),
+    /// Measure how fast a model runs here, and where the time goes.
+    Bench(bench::Args),
 }
 
 impl Command {
@@ -69,6 +71,7 @@ impl Command {
             Command::Run(args) => args.quiet,
             Command::Chat(args) => args.quiet,
             Command::Logits(args) => args.quiet,
+            Command::Bench(args) => args.quiet,
             Command::Inspect(_)
             | Command::Tokenize(_)
             | Command::Detokenize(_)

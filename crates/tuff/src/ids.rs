@@ -2,25 +2,39 @@
 
 use crate::error::Error;
 
-/// Parses a list of ids: numbers separated by commas, blanks or line breaks, in brackets or not.
+/// Parses a list of ids: numbers separated by commas, blanks or line breaks, in brackets or not. A
+/// comma may end the list.
 ///
 /// # Errors
-/// [`Error::Refused`] for the first word that is no id.
+/// [`Error::Refused`] for the first entry that is no id, or empty.
 pub(crate) fn parse(text: &str) -> Result<Vec<u32>, Error> {
     let text = text.trim();
     let inside = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    let words = inside.split(|c: char| c == ',' || c.is_whitespace()).filter(|w| !w.is_empty());
-    words.enumerate().map(|(place, word)| parse_one(place, word)).collect()
+    let inside = inside.trim_end();
+    let inside = inside.strip_suffix(',').unwrap_or(inside);
+    if inside.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut ids = Vec::new();
+    for entry in inside.split(',') {
+        if entry.trim().is_empty() {
+            return Err(refused(ids.len(), ""));
+        }
+        for word in entry.split_whitespace() {
+            let id = word.parse().ok().filter(|_| word.bytes().all(|b| b.is_ascii_digit()));
+            ids.push(id.ok_or_else(|| refused(ids.len(), word))?);
+        }
+    }
+    Ok(ids)
 }
 
-fn parse_one(place: usize, word: &str) -> Result<u32, Error> {
-    let id = word.parse().ok().filter(|_| word.bytes().all(|b| b.is_ascii_digit()));
-    id.ok_or_else(|| {
-        let shown: String = word.chars().take(20).flat_map(char::escape_debug).collect();
-        let number = place + 1;
-        let form = "ids are whole numbers such as 1,2,3";
-        Error::Refused(format!("entry {number} of the token ids is \"{shown}\": {form}"))
-    })
+/// What is wrong with the entry after `before` others.
+fn refused(before: usize, word: &str) -> Error {
+    let shown: String = word.chars().take(20).flat_map(char::escape_debug).collect();
+    let number = before + 1;
+    let found = if word.is_empty() { "empty".to_owned() } else { format!("\"{shown}\"") };
+    let form = "ids are whole numbers such as 1,2,3";
+    Error::Refused(format!("entry {number} of the token ids is {found}: {form}"))
 }
 
 /// Writes ids as a list with commas, without blanks.
@@ -50,5 +64,18 @@ mod tests {
             assert_eq!(error.exit_code(), 4, "{text}");
         }
         assert!(parse("5,six").unwrap_err().to_string().contains("entry 2"));
+    }
+
+    #[test]
+    fn an_empty_entry_is_named() {
+        for (text, entry) in
+            [("1,2,,3", 3), (",1", 1), ("1 2, ,3", 3), ("[1,,]", 2), ("1,,", 2), (",,", 1)]
+        {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.exit_code(), 4, "{text}");
+            let message = error.to_string();
+            assert!(message.contains(&format!("entry {entry} ")), "{text}: {message}");
+            assert!(message.contains("empty"), "{text}: {message}");
+        }
     }
 }

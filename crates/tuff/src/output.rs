@@ -47,6 +47,14 @@ impl OutputFile {
         written.map_err(Error::file("write", &self.path))
     }
 
+    /// Appends text.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub(crate) fn write_text(&mut self, text: &str) -> Result<(), Error> {
+        self.file.write_all(text.as_bytes()).map_err(Error::file("write", &self.path))
+    }
+
     /// Completes the file and gives it its name.
     ///
     /// # Errors

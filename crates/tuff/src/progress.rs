@@ -24,6 +24,10 @@ pub(crate) enum Unit {
     Bytes,
     /// Tokens.
     Tokens,
+    /// Runs of a test.
+    Runs,
+    /// Seconds.
+    Seconds,
 }
 
 /// A bar that appears once the work has gone on for a while, and disappears with it.
@@ -48,7 +52,7 @@ impl Progress {
         if !self.shown || self.started.elapsed() < PATIENCE {
             return;
         }
-        let bar = self.bar.get_or_insert_with(|| bar(self.what, self.unit));
+        let bar = self.bar.get_or_insert_with(|| bar(self.what, self.unit, total));
         bar.set_length(total);
         bar.set_position(done.min(total));
     }
@@ -68,15 +72,17 @@ impl Drop for Progress {
     }
 }
 
-fn bar(what: &'static str, unit: Unit) -> ProgressBar {
+fn bar(what: &'static str, unit: Unit, total: u64) -> ProgressBar {
     let template = match unit {
         Unit::Bytes => "{prefix} [{bar:30}] {decimal_bytes}/{decimal_total_bytes}",
         Unit::Tokens => "{prefix} [{bar:30}] {pos}/{len} tokens",
+        Unit::Runs => "{prefix} [{bar:30}] {pos}/{len} runs",
+        Unit::Seconds => "{prefix} [{bar:30}] {pos}/{len} seconds",
     };
     let style = ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ");
-    let bar = ProgressBar::new(0).with_style(style);
+    let bar = ProgressBar::new(total).with_style(style);
     bar.set_prefix(what);
     bar
 }

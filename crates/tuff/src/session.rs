@@ -2,8 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use cpu::{Cpu, CpuOptions};
+use cpu::Cpu;
 use engine::{Engine, EngineConfig, Event, Feed, Request, Summary};
+use kernels::Backend;
 use kernels::reference::Reference;
 use model::Checkpoint;
 use model::tokenizer::Tokenizer;
@@ -36,26 +37,16 @@ impl Session {
         config: EngineConfig,
         show: Show,
     ) -> Result<Session, Error> {
-        let tensors = checkpoint.trunk_tensors();
-        let total = tensors.iter().map(|tensor| tensor.bytes.len() as u64).sum();
-        let mut progress = Progress::new(show, "loading", Unit::Bytes);
-        let mut loaded = |done| progress.set(done, total);
-        let session = match device.backend {
+        Ok(match device.backend {
             BackendName::Cpu => {
-                let options = CpuOptions { threads: device.threads(), ..CpuOptions::default() };
-                let cpu = Cpu::new(options);
+                let cpu = Cpu::new(device.cpu_options());
                 tracing::info!("cpu: {} threads, {}", cpu.threads(), cpu.isa().name());
-                Session::Cpu(Box::new(Engine::new(cpu, checkpoint, config, &mut loaded)?))
+                Session::Cpu(Box::new(load(cpu, checkpoint, config, show)?))
             }
             BackendName::Reference => {
-                let engine = Engine::new(Reference, checkpoint, config, &mut loaded)?;
-                Session::Reference(Box::new(engine))
+                Session::Reference(Box::new(load(Reference, checkpoint, config, show)?))
             }
-        };
-        progress.clear();
-        let EngineConfig { context, chunk, .. } = config;
-        tracing::info!("loaded {}: context {context}, chunk {chunk}", units::bytes(total));
-        Ok(session)
+        })
     }
 
     /// Sizes of the engine.
@@ -94,4 +85,24 @@ impl Session {
         };
         Ok(summary?)
     }
+}
+
+/// Loads a model onto a backend and shows how far it is.
+///
+/// # Errors
+/// [`Error::Engine`].
+pub(crate) fn load<B: Backend>(
+    backend: B,
+    checkpoint: &Checkpoint,
+    config: EngineConfig,
+    show: Show,
+) -> Result<Engine<B>, Error> {
+    let tensors = checkpoint.trunk_tensors();
+    let total = tensors.iter().map(|tensor| tensor.bytes.len() as u64).sum();
+    let mut progress = Progress::new(show, "loading", Unit::Bytes);
+    let engine = Engine::new(backend, checkpoint, config, &mut |done| progress.set(done, total))?;
+    progress.clear();
+    let EngineConfig { context, chunk, .. } = config;
+    tracing::info!("loaded {}: context {context}, chunk {chunk}", units::bytes(total));
+    Ok(engine)
 }

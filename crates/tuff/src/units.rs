@@ -24,6 +24,11 @@ fn scaled(count: u64, units: &[&str]) -> String {
     format!("{value:.decimals$} {}", units[unit])
 }
 
+/// A count with its noun: `1 tensor`, `2 tensors`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
 /// A number with a separator between thousands: `24,017,664`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -59,6 +64,11 @@ mod tests {
         }
         assert_eq!(weights(41_450_000), "41.5 M");
         assert_eq!(weights(12), "12");
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "tensor")), ["0 tensors", "1 tensor", "2 tensors"]);
     }
 
     #[test]

@@ -6,8 +6,8 @@ mod common;
 
 use common::*;
 
-const COMMANDS: [&str; 7] =
-    ["run", "chat", "inspect", "tokenize", "detokenize", "render", "logits"];
+const COMMANDS: [&str; 8] =
+    ["run", "chat", "inspect", "tokenize", "detokenize", "render", "logits", "bench"];
 
 #[test]
 fn help_teaches() {

@@ -145,9 +145,10 @@ fn a_check_finds_the_bad_block() {
     let bad = 18 * 4 + 18 * 2;
     bytes[bad..bad + 2].copy_from_slice(&0x7e00u16.to_le_bytes());
     write_tensor("w", &[128, 3], TensorType::Q4_0, bytes, &file);
-    inspect(&file, &[]).ok();
+    assert!(inspect(&file, &[]).ok().contains("; 1 tensor, "));
     let run = inspect(&file, &["--check"]);
-    assert!(run.fails(3).contains("1 tensor"));
+    assert!(run.fails(3).contains("1 tensor,"));
+    assert!(run.text().contains("1 tensor checked"), "{}", run.text());
     assert!(run.text().contains("w: 1 of 3 rows"), "{}", run.text());
     assert!(run.text().contains("row 1, block 2"), "{}", run.text());
     let json = inspect(&file, &["--check", "--json"]).json();

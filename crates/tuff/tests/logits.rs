@@ -104,6 +104,8 @@ fn a_failure_leaves_no_file_and_keeps_the_old_one() {
     assert!(message.contains("512"), "{message}");
     logits(&model("tiny-f32"), "", "", &output).fails(4);
     logits(&model("tiny-f32"), "1,x", "", &output).fails(4);
+    let empty = logits(&model("tiny-f32"), "1,2,,3", "", &output).fails(4).to_owned();
+    assert!(empty.contains("entry 3"), "{empty}");
     logits(&fixture("gguf-bad/version_1.gguf"), "1", "", &output).fails(3);
     logits(&model("tiny-f32"), "1", "", &folder.path().join("no/such/folder.f32")).fails(1);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

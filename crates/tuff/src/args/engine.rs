@@ -1,7 +1,9 @@
 //! Options of the engine: where it runs, and how large it is.
 
 use clap::{Args, ValueEnum, value_parser};
+use cpu::{CpuOptions, Isa};
 use engine::EngineConfig;
+use kernels::Activations;
 
 /// The context without --ctx, unless the model's own is shorter. The caches grow with the text,
 /// so a longer one costs nothing until it is used.
@@ -23,6 +25,24 @@ pub(crate) enum BackendName {
     Cpu,
     /// Plain code on one thread, slow: what the others are held against.
     Reference,
+}
+
+/// Precision of activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ActivationType {
+    /// 8 bits per value with a scale per 32 values, except where little is gained or much lost.
+    Int8,
+    /// As they are: slower, and closer to the model's definition.
+    F32,
+}
+
+impl From<ActivationType> for Activations {
+    fn from(ty: ActivationType) -> Self {
+        match ty {
+            ActivationType::Int8 => Self::Int8,
+            ActivationType::F32 => Self::F32,
+        }
+    }
 }
 
 /// Where and how the model runs.
@@ -47,6 +67,12 @@ pub(crate) struct DeviceArgs {
     /// Threads of the cpu backend. [default: one per physical core]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=MAX_THREADS))]
     threads: Option<u64>,
+    /// Instruction set of the cpu backend, of those that this processor has. [default: the widest]
+    #[arg(long, value_name = "NAME", value_parser = parse_isa)]
+    isa: Option<Isa>,
+    /// Precision of activations in products of the cpu backend with quantised weights.
+    #[arg(long, value_enum, value_name = "TYPE", default_value = "int8")]
+    activations: ActivationType,
     /// Tokens of a prompt that are computed together. Changes speed and memory, never a result.
     /// [default: 256]
     #[arg(long, value_name = "TOKENS", value_parser = value_parser!(u64).range(1..=MAX_CONTEXT))]
@@ -54,9 +80,14 @@ pub(crate) struct DeviceArgs {
 }
 
 impl DeviceArgs {
-    /// Threads; 0 is one per physical core.
-    pub(crate) fn threads(&self) -> usize {
-        count(self.threads).unwrap_or(0)
+    /// How the cpu backend is used.
+    pub(crate) fn cpu_options(&self) -> CpuOptions {
+        let threads = count(self.threads).unwrap_or(0);
+        CpuOptions {
+            threads,
+            isa: self.isa.unwrap_or_else(Isa::detect),
+            activations: self.activations.into(),
+        }
     }
 
     /// Sizes of an engine for one sequence of up to `context` tokens.
@@ -77,6 +108,14 @@ impl EngineArgs {
         }
         self.device.config(context)
     }
+}
+
+fn parse_isa(text: &str) -> Result<Isa, String> {
+    let available = Isa::available();
+    available.iter().copied().find(|isa| isa.name() == text).ok_or_else(|| {
+        let names: Vec<&str> = available.iter().map(|isa| isa.name()).collect();
+        format!("this processor has {}", names.join(", "))
+    })
 }
 
 fn count(value: Option<u64>) -> Option<usize> {

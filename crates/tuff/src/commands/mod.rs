@@ -1,5 +1,6 @@
 //! One module per command: its arguments as clap sees them, and what it does.
 
+pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod detokenize;
 pub(crate) mod inspect;
@@ -24,5 +25,6 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Detokenize(args) => detokenize::run(&args),
         Command::Render(args) => render::run(&args),
         Command::Logits(args) => logits::run(&args),
+        Command::Bench(args) => bench::run(&args),
     }
 }

@@ -1,11 +1,11 @@
 //! The report as JSON.
 
 use gguf::{Array, Value as Meta};
-use model::{HyperParams, LayerKind};
+use model::{HyperParams, LayerKind, Role};
 use serde_json::{Map, Value, json};
 
 use super::check::{BadTensor, Checked};
-use super::report::{PartSize, Report, Row, bits_per_weight, role_name};
+use super::report::{PartSize, Report, Row, bits_per_weight};
 
 /// Longest array that is written in full.
 const FULL: usize = 64;
@@ -47,7 +47,7 @@ pub(crate) fn report(report: &Report<'_>, checked: Option<&Checked>) -> Value {
 fn tensor(row: &Row<'_>) -> Value {
     json!({
         "name": row.info.name,
-        "role": row.role.map(role_name),
+        "role": row.role.map(Role::short_name),
         "part": row.part.map(|part| part.name()),
         "type": row.info.ty.name(),
         "shape": row.info.dims,

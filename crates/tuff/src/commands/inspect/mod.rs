@@ -20,6 +20,7 @@ use crate::args::ModelArg;
 use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::terminal;
+use crate::units;
 use report::Report;
 
 const EXAMPLES: &str = "\
@@ -91,10 +92,13 @@ fn verdict(
     let bad = checked.map_or(0, |checked| checked.bad.len());
     let reason = match (report.faults.len(), bad) {
         (0, 0) => return Ok(()),
-        (0, bad) => format!("damaged weights in {bad} tensors, listed above; fetch the file again"),
+        (0, bad) => {
+            let tensors = units::count(bad, "tensor");
+            format!("damaged weights in {tensors}, listed above; fetch the file again")
+        }
         (faults, _) => {
-            let noun = if faults == 1 { "fault" } else { "faults" };
-            format!("{faults} {noun}, listed above; fetch or convert the file again")
+            let faults = units::count(faults, "fault");
+            format!("{faults}, listed above; fetch or convert the file again")
         }
     };
     Err(Error::Unusable { path: file.path.clone(), reason })

@@ -64,13 +64,6 @@ pub(crate) fn bits_per_weight(bytes: u64, weights: u64) -> f64 {
     if weights == 0 { 0.0 } else { bytes as f64 * 8.0 / weights as f64 }
 }
 
-/// Short name of a role: that of its tensor, without layer and `.weight`.
-pub(crate) fn role_name(role: Role) -> String {
-    let pattern = role.pattern();
-    let name = pattern.strip_prefix("blk.N.").unwrap_or(&pattern);
-    name.strip_suffix(".weight").unwrap_or(name).to_owned()
-}
-
 /// What [`Checkpoint::load`] thinks of a file.
 #[derive(Debug, Default)]
 struct Opinion {

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use gguf::{TensorInfo, TensorType};
+use model::Role;
 
-use super::report::{Report, Row, role_name};
+use super::report::{Report, Row};
 use super::text::escaped;
 use crate::units;
 
@@ -17,7 +18,7 @@ pub(crate) fn each(report: &Report<'_>) -> Vec<Vec<String>> {
     let rows = report.tensors.iter().map(|row| {
         vec![
             escaped(&row.info.name, NAME_CHARS),
-            row.role.map_or_else(|| "-".to_owned(), role_name),
+            row.role.map_or("-", Role::short_name).to_owned(),
             row.info.ty.to_string(),
             shape(&row.info.dims),
             units::grouped(row.info.bytes),

@@ -46,10 +46,10 @@ fn header(report: &Report<'_>) -> String {
     let mut text = format!("{}: {}\n", report.file.path.display(), report.summary);
     let _ = writeln!(
         text,
-        "GGUF version {}, {}{files}; {} tensors, {} weights, {:.2} bits per weight",
+        "GGUF version {}, {}{files}; {}, {} weights, {:.2} bits per weight",
         gguf.version(),
         units::bytes(gguf.file_bytes()),
-        gguf.tensors().len(),
+        units::count(gguf.tensors().len(), "tensor"),
         units::weights(weights),
         bits_per_weight(bytes, weights),
     );
@@ -148,7 +148,7 @@ fn check(checked: &Checked) -> Vec<String> {
         0 => String::new(),
         count => format!(", {count} of other types skipped"),
     };
-    let (tensors, bad) = (checked.tensors, checked.bad.len());
-    lines.push(format!("{tensors} tensors checked{skipped}, {bad} bad"));
+    let (tensors, bad) = (units::count(checked.tensors, "tensor"), checked.bad.len());
+    lines.push(format!("{tensors} checked{skipped}, {bad} bad"));
     lines
 }

@@ -1,0 +1,96 @@
+//! Memory of the timed backend: that of the backend inside, which only matrices do not show.
+
+use super::part::{Moved, Part};
+use super::{HostBackend, Timed, TimedMatrix};
+use kernels::{Activations, Device, Error, GdnShape, PleShape, QsaShape, Weight};
+
+impl<B: HostBackend> Device for Timed<B> {
+    type Buffer = B::Buffer;
+    type Matrix = TimedMatrix<B::Matrix>;
+    type Vector = B::Vector;
+    type Plan = B::Plan;
+    type Selection = B::Selection;
+    type GdnState = B::GdnState;
+    type QsaState = B::QsaState;
+    type PleState = B::PleState;
+
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn alloc(&mut self, len: usize) -> Result<B::Buffer, Error> {
+        self.inner.alloc(len)
+    }
+
+    fn upload(&mut self, values: &[f32], buffer: &mut B::Buffer) {
+        self.inner.upload(values, buffer);
+    }
+
+    fn download(&mut self, buffer: &B::Buffer, out: &mut [f32]) -> Result<(), Error> {
+        self.timed(Part::DOWNLOAD, Moved::nothing(), |inner| inner.download(buffer, out))
+    }
+
+    fn load_matrix(
+        &mut self,
+        weight: &Weight,
+        activations: Activations,
+    ) -> Result<Self::Matrix, Error> {
+        Ok(TimedMatrix {
+            inner: self.inner.load_matrix(weight, activations)?,
+            part: Part::of_matrix(weight.name()),
+            row_bytes: weight.row_bytes(),
+            expert_bytes: weight.row_bytes() * weight.n_out(),
+        })
+    }
+
+    fn load_vector(&mut self, weight: &Weight) -> Result<B::Vector, Error> {
+        self.inner.load_vector(weight)
+    }
+
+    fn new_plan(&mut self) -> B::Plan {
+        self.inner.new_plan()
+    }
+
+    fn new_selection(&mut self) -> B::Selection {
+        self.inner.new_selection()
+    }
+
+    fn new_gdn_state(&mut self, shape: &GdnShape, slots: usize) -> Result<B::GdnState, Error> {
+        self.inner.new_gdn_state(shape, slots)
+    }
+
+    fn new_qsa_state(
+        &mut self,
+        shape: &QsaShape,
+        slots: usize,
+        context: usize,
+    ) -> Result<B::QsaState, Error> {
+        self.inner.new_qsa_state(shape, slots, context)
+    }
+
+    fn new_ple_state(&mut self, shape: &PleShape, slots: usize) -> Result<B::PleState, Error> {
+        self.inner.new_ple_state(shape, slots)
+    }
+
+    fn reset_gdn(&mut self, state: &mut B::GdnState, slot: usize) {
+        self.inner.reset_gdn(state, slot);
+    }
+
+    fn reserve_qsa(
+        &mut self,
+        shape: &QsaShape,
+        state: &mut B::QsaState,
+        slot: usize,
+        len: usize,
+    ) -> Result<(), Error> {
+        self.inner.reserve_qsa(shape, state, slot, len)
+    }
+
+    fn reset_qsa(&mut self, state: &mut B::QsaState, slot: usize) {
+        self.inner.reset_qsa(state, slot);
+    }
+
+    fn reset_ple(&mut self, state: &mut B::PleState, slot: usize) {
+        self.inner.reset_ple(state, slot);
+    }
+}

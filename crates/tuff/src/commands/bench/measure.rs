@@ -1,0 +1,189 @@
+//! Running the tests: a warm-up, rounds in which every test has its turn, and the sustained test.
+
+use std::time::{Duration, Instant};
+
+use cpu::{Bandwidth, Cpu, CpuOptions};
+use engine::timed::{HostBackend, Profile, Timed};
+use engine::{Engine, Feed, Want};
+
+use super::plan::{Plan, Test, Windows, chunks};
+use crate::error::Error;
+use crate::interrupt;
+use crate::progress::{Progress, Show, Unit};
+use crate::session::SLOT;
+
+/// One run of a test.
+#[derive(Debug, Clone)]
+pub(super) struct Sample {
+    /// Time of all its windows together, and nothing else.
+    pub(super) time: Duration,
+    /// Where that time went.
+    pub(super) profile: Profile,
+}
+
+/// All runs of a test that count.
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub(super) test: Test,
+    /// Windows per run.
+    pub(super) windows: usize,
+    pub(super) samples: Vec<Sample>,
+}
+
+/// A tenth of the sustained test.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Tenth {
+    pub(super) tokens: usize,
+    pub(super) time: Duration,
+}
+
+/// The sustained test.
+#[derive(Debug)]
+pub(super) struct Sustained {
+    /// How long it went on, with what came between the windows.
+    pub(super) elapsed: Duration,
+    pub(super) tenths: [Tenth; 10],
+}
+
+/// Everything that was measured.
+#[derive(Debug)]
+pub(super) struct Results {
+    pub(super) bandwidth: Bandwidth,
+    pub(super) tests: Vec<Measured>,
+    pub(super) sustained: Option<Sustained>,
+}
+
+/// A loaded model and what is to be done with it.
+pub(super) struct Bench<'a, B: HostBackend> {
+    engine: Engine<Timed<B>>,
+    plan: &'a Plan,
+    show: Show,
+}
+
+impl<'a, B: HostBackend> Bench<'a, B> {
+    pub(super) fn new(engine: Engine<Timed<B>>, plan: &'a Plan, show: Show) -> Self {
+        Self { engine, plan, show }
+    }
+
+    /// Runs everything. The bandwidth is taken before and after, and the better one counts, so that
+    /// a moment of other work does not pass for a slow memory.
+    ///
+    /// # Errors
+    /// [`Error::Engine`]; [`Error::Interrupted`].
+    pub(super) fn run(mut self, options: CpuOptions) -> Result<Results, Error> {
+        let before = bandwidth(options)?;
+        let tests = self.rounds()?;
+        let sustained = match self.plan.decode() {
+            Some(test) if self.plan.sustained > 0 => Some(self.sustained(test)?),
+            _ => None,
+        };
+        let after = bandwidth(options)?;
+        let better = |a: Bandwidth, b: Bandwidth| a.bytes_per_second >= b.bytes_per_second;
+        let bandwidth = if better(before, after) { before } else { after };
+        Ok(Results { bandwidth, tests, sustained })
+    }
+
+    /// Every test in turn, first without counting, then as often as it is to be repeated.
+    fn rounds(&mut self) -> Result<Vec<Measured>, Error> {
+        let plan = self.plan;
+        let chunk = plan.config.chunk;
+        let empty = |&test: &Test| {
+            let windows = test.windows(chunk).len();
+            Measured { test, windows, samples: Vec::with_capacity(plan.repetitions) }
+        };
+        let mut measured: Vec<Measured> = plan.tests.iter().map(empty).collect();
+        let total = (plan.tests.len() * (plan.repetitions + 1)) as u64;
+        let mut progress = Progress::new(self.show, "bench", Unit::Runs);
+        let mut done = 0;
+        for round in 0..=plan.repetitions {
+            for measured in &mut measured {
+                let sample = self.sample(measured.test)?;
+                if round > 0 {
+                    measured.samples.push(sample);
+                }
+                done += 1;
+                progress.set(done, total);
+            }
+        }
+        Ok(measured)
+    }
+
+    /// Runs a test once.
+    fn sample(&mut self, test: Test) -> Result<Sample, Error> {
+        self.start(test)?;
+        let mut time = Duration::ZERO;
+        self.windows(test.depth, test.windows(self.plan.config.chunk), |window| time += window)?;
+        Ok(Sample { time, profile: self.engine.backend_mut().take_profile() })
+    }
+
+    /// Brings the sequence to where the test begins.
+    fn start(&mut self, test: Test) -> Result<(), Error> {
+        self.engine.reset(SLOT)?;
+        let before = chunks(test.depth, self.plan.config.chunk, Want::Nothing);
+        self.windows(0, before, |_| {})?;
+        self.engine.backend_mut().take_profile();
+        Ok(())
+    }
+
+    /// Runs windows from a position on; `each` is told the time of each.
+    fn windows(
+        &mut self,
+        mut position: usize,
+        windows: Windows,
+        mut each: impl FnMut(Duration),
+    ) -> Result<(), Error> {
+        for (size, want) in windows {
+            if interrupt::requested() {
+                return Err(Error::Interrupted);
+            }
+            let tokens = &self.plan.tokens[position..position + size];
+            let started = Instant::now();
+            self.engine.forward(&[Feed { slot: SLOT, tokens, want }])?;
+            each(started.elapsed());
+            position += size;
+        }
+        Ok(())
+    }
+
+    /// Repeats the decode test until the time is over, the last repetition to its end.
+    fn sustained(&mut self, test: Test) -> Result<Sustained, Error> {
+        let mut progress = Progress::new(self.show, "sustained", Unit::Seconds);
+        let (seconds, windows) = (self.plan.sustained, test.windows(self.plan.config.chunk));
+        let (started, limit) = (Instant::now(), Duration::from_secs(seconds));
+        let mut tenths = [Tenth::default(); 10];
+        while started.elapsed() < limit {
+            self.start(test)?;
+            self.windows(test.depth, windows.clone(), |window| {
+                let tenth = &mut tenths[tenth(started.elapsed(), limit)];
+                tenth.tokens += 1;
+                tenth.time += window;
+            })?;
+            progress.set(started.elapsed().as_secs(), seconds);
+        }
+        Ok(Sustained { elapsed: started.elapsed(), tenths })
+    }
+}
+
+/// Which tenth of the limit this moment is in; what comes after it counts to the last.
+fn tenth(elapsed: Duration, limit: Duration) -> usize {
+    let part = elapsed.as_secs_f64() / limit.as_secs_f64() * 10.0;
+    (part as usize).min(9)
+}
+
+/// Measured with threads of its own, so that it is the same for every backend.
+fn bandwidth(options: CpuOptions) -> Result<Bandwidth, Error> {
+    let found = Cpu::new(options).read_bandwidth().map_err(engine::Error::from)?;
+    if interrupt::requested() { Err(Error::Interrupted) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenths_of_a_time() {
+        let limit = Duration::from_secs(20);
+        let of = |seconds| tenth(Duration::from_secs_f64(seconds), limit);
+        assert_eq!([0.0, 1.9, 2.1, 19.9, 20.0, 300.0].map(of), [0, 0, 1, 9, 9, 9]);
+    }
+}

@@ -1,0 +1,155 @@
+//! `tuff bench`: how fast a model runs on this machine, and where the time goes.
+//!
+//! `plan` says what is run, `measure` runs it, `stats` draws the figures from the samples; `text`
+//! and `json` write them down, `limit` says in words what they mean. `facts` is the head of both.
+
+mod facts;
+mod json;
+mod limit;
+mod measure;
+mod plan;
+mod stats;
+mod table;
+mod text;
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, ValueEnum, value_parser};
+use cpu::Cpu;
+use engine::timed::{HostBackend, Timed};
+use kernels::reference::Reference;
+use model::Checkpoint;
+
+use crate::args::{BackendName, DeviceArgs, ModelArg};
+use crate::error::Error;
+use crate::output::OutputFile;
+use crate::progress::Show;
+use crate::{interrupt, session, terminal};
+use facts::{Facts, Machine};
+use measure::{Bench, Results};
+use plan::{Counts, Plan};
+
+const EXAMPLES: &str = "\
+Examples:
+  tuff bench -m model.gguf                           the usual tests
+  tuff bench -p 0 -n 128 --verify 0 --depth 4096     decoding far into a text, and nothing else
+  tuff bench --threads 1 --json bench.json           figures for other programs, too
+  tuff bench -p 0 --verify 0 --sustained 60          does it stay as fast for a minute?
+
+The tests of a round take turns, after a first round that does not count. Tokens are random ids.";
+
+/// Longest sustained test: a day.
+const MAX_SECONDS: u64 = 24 * 60 * 60;
+
+/// Where JSON goes to standard output.
+const STDOUT: &str = "-";
+
+/// Of which tests the report shows where the time goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Parts {
+    /// Of every test.
+    All,
+    /// Of the last one of each kind: prompt, decode, verify.
+    Main,
+    /// Of none.
+    None,
+}
+
+/// Arguments of `tuff bench`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Prompts of so many tokens, computed in chunks; 0 leaves the test out.
+    #[arg(short, long, value_name = "TOKENS,...", default_value = "128,512")]
+    #[arg(value_parser = plan::parse_counts)]
+    prompt: Counts,
+    /// Decoding of so many tokens, one after the other; 0 leaves the test out.
+    #[arg(short = 'n', long, value_name = "TOKENS,...", default_value = "64")]
+    #[arg(value_parser = plan::parse_counts)]
+    decode: Counts,
+    /// Windows of so many tokens with all their logits, as checking drafts needs them; 0 leaves
+    /// the test out.
+    #[arg(long, value_name = "TOKENS,...", default_value = "1,2,3,4,8")]
+    #[arg(value_parser = plan::parse_counts)]
+    verify: Counts,
+    /// Tokens of text before those of decoding and verifying.
+    #[arg(short, long, value_name = "TOKENS", default_value_t = 0)]
+    depth: usize,
+    /// Runs of each test that count.
+    #[arg(short, long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = value_parser!(u64).range(1..=1000))]
+    repetitions: u64,
+    /// Then decode for so many seconds, and compare the last tenth of them with the first.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(value_parser = value_parser!(u64).range(0..=MAX_SECONDS))]
+    sustained: u64,
+    /// Seed of the token ids.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the figures as a JSON object; `-` is standard output, in place of the tables.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Tests of which to show where the time goes; the JSON has all.
+    #[arg(long, value_enum, value_name = "TESTS", default_value = "main")]
+    parts: Parts,
+    /// No progress.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    model: ModelArg,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+/// Measures.
+///
+/// # Errors
+/// An unusable model; tests that do not fit its context; [`Error::Interrupted`] after Ctrl-C.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let file = args.model.open()?;
+    let checkpoint = file.checkpoint()?;
+    let plan = Plan::new(args, &checkpoint.hp)?;
+    let json_file = match &args.json {
+        Some(path) if path.as_os_str() != STDOUT => Some(OutputFile::create(path)?),
+        _ => None,
+    };
+    let (machine, results) = match args.device.backend {
+        BackendName::Cpu => {
+            let cpu = Cpu::new(args.device.cpu_options());
+            let machine = Machine::cpu(&cpu);
+            (machine, measure(cpu, args, &plan, &checkpoint)?)
+        }
+        BackendName::Reference => {
+            (Machine::reference(), measure(Reference, args, &plan, &checkpoint)?)
+        }
+    };
+    let facts = Facts::new(&file, &checkpoint, machine);
+    if let Some(mut output) = json_file {
+        output.write_text(&format!("{:#}\n", json::report(&facts, &plan, &results)))?;
+        output.finish()?;
+    }
+    match &args.json {
+        Some(path) if path.as_os_str() == STDOUT => {
+            terminal::print(&format!("{:#}\n", json::report(&facts, &plan, &results)))
+        }
+        _ => terminal::print(&text::report(&facts, &plan, &results, args.parts)),
+    }
+}
+
+/// Runs everything on one backend.
+fn measure<B: HostBackend>(
+    backend: B,
+    args: &Args,
+    plan: &Plan,
+    checkpoint: &Checkpoint,
+) -> Result<Results, Error> {
+    let show = if args.quiet { Show::Never } else { Show::OnTerminal };
+    let options = match args.device.backend {
+        BackendName::Cpu => args.device.cpu_options(),
+        BackendName::Reference => cpu::CpuOptions { threads: 1, ..Default::default() },
+    };
+    let engine = session::load(Timed::new(backend), checkpoint, plan.config, show)?;
+    let _watch = interrupt::watch();
+    tracing::info!("measuring");
+    Bench::new(engine, plan, show).run(options)
+}

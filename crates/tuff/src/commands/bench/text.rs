@@ -1,0 +1,197 @@
+//! The report for people.
+
+use std::fmt::Write;
+
+use super::Parts;
+use super::facts::Facts;
+use super::limit;
+use super::measure::{Results, Sustained};
+use super::plan::{Kind, Plan};
+use super::stats::{self, Figures, Use};
+use super::table::{Side, table};
+use crate::units;
+
+/// Parts below this share of a window stand in one line together.
+const SMALL: f64 = 0.005;
+
+/// The whole report.
+pub(super) fn report(facts: &Facts, plan: &Plan, results: &Results, wanted: Parts) -> String {
+    let bandwidth = results.bandwidth.bytes_per_second;
+    let all = stats::figures(results);
+    let mut text = head(facts, plan, results);
+    let _ = write!(text, "\n{}", speeds(&all, bandwidth));
+    if let Some(sustained) = &results.sustained {
+        let _ = writeln!(text, "\n{}", sustained_line(sustained));
+    }
+    for (place, figures) in all.iter().enumerate() {
+        if is_wanted(wanted, &all[place..]) {
+            let _ = write!(text, "\n{}", parts(figures, bandwidth));
+        }
+    }
+    let _ = writeln!(text, "\n{}", limit::in_words(&all, bandwidth));
+    text
+}
+
+/// Whether the parts of the first of these tests are to be shown.
+fn is_wanted(wanted: Parts, tests: &[Figures<'_>]) -> bool {
+    let mut kinds = tests.iter().map(|figures| figures.measured.test.kind);
+    match wanted {
+        Parts::All => true,
+        Parts::None => false,
+        Parts::Main => kinds.next().is_some_and(|kind| kinds.all(|other| other != kind)),
+    }
+}
+
+fn head(facts: &Facts, plan: &Plan, results: &Results) -> String {
+    let formats: Vec<String> = facts
+        .formats
+        .iter()
+        .map(|format| {
+            format!("{} {}", format.ty, percent(format.bytes as f64 / facts.weight_bytes as f64))
+        })
+        .collect();
+    let machine = &facts.machine;
+    let isa = machine.isa.map_or(String::new(), |isa| format!(", {isa}"));
+    let threads = units::count(machine.threads, "thread");
+    let depth = match plan.depth {
+        0 => String::new(),
+        depth => format!("; decode and verify after {}", units::count(depth, "token")),
+    };
+    let gb = results.bandwidth.bytes_per_second / 1e9;
+    format!(
+        "tuff {}\n\
+         - model: {}, {}, {} weights\n\
+         - formats by bytes: {}\n\
+         - backend: {}{isa}, {threads}, chunks of {}\n\
+         - memory: {gb:.1} GB/s read by {threads} from {}\n\
+         - {} of each test after a warm-up, seed {}{depth}\n",
+        facts.version,
+        facts.file.escape_debug(),
+        units::bytes(facts.file_bytes),
+        units::weights(facts.weights),
+        formats.join(", "),
+        machine.backend,
+        units::count(plan.config.chunk, "token"),
+        units::bytes(results.bandwidth.buffer_bytes as u64),
+        units::count(plan.repetitions, "run"),
+        plan.seed,
+    )
+}
+
+fn speeds(all: &[Figures<'_>], bandwidth: f64) -> String {
+    let columns = [
+        ("test", Side::Left),
+        ("tokens/s", Side::Right),
+        ("best", Side::Right),
+        ("+-", Side::Right),
+        ("ms per window", Side::Right),
+        ("x one token", Side::Right),
+        ("MB per window", Side::Right),
+        ("GB/s", Side::Right),
+        ("of memory", Side::Right),
+    ];
+    let row = |figures: &Figures<'_>| {
+        let spread = &figures.tokens_per_second;
+        let [_, _, _, speed, share] = use_cells(&figures.window, bandwidth);
+        vec![
+            figures.measured.test.name(),
+            number(spread.median),
+            number(spread.best),
+            number(spread.deviation),
+            number(figures.window.seconds * 1e3),
+            figures.times_one.map_or(String::new(), |times| format!("{times:.2}")),
+            number(figures.window.bytes() / 1e6),
+            speed,
+            share,
+        ]
+    };
+    table(&columns, &all.iter().map(row).collect::<Vec<_>>())
+}
+
+fn sustained_line(sustained: &Sustained) -> String {
+    let tokens: usize = sustained.tenths.iter().map(|tenth| tenth.tokens).sum();
+    let seconds = sustained.elapsed.as_secs_f64();
+    let head = format!("Sustained decode: {tokens} tokens in {seconds:.1} s");
+    match stats::ends(sustained) {
+        None => format!("{head}; too short to compare beginning and end."),
+        Some((first, last)) => format!(
+            "{head}; first tenth {} tokens/s, last tenth {} tokens/s ({:+.1} %).",
+            number(first),
+            number(last),
+            (last / first - 1.0) * 100.0
+        ),
+    }
+}
+
+fn parts(figures: &Figures<'_>, bandwidth: f64) -> String {
+    let window = figures.window;
+    let row = |group: &str, name: &str, of: &Use| {
+        let [ms, weights, state, speed, share] = use_cells(of, bandwidth);
+        let part = percent(of.seconds / window.seconds);
+        vec![group.to_owned(), name.to_owned(), ms, part, weights, state, speed, share]
+    };
+    let (mut rows, mut rest, mut count) = (Vec::new(), Use::default(), 0);
+    let mut by_time: Vec<_> = figures.parts.iter().collect();
+    by_time.sort_by(|(_, a), (_, b)| b.seconds.total_cmp(&a.seconds));
+    for (part, of) in by_time {
+        if of.seconds >= SMALL * window.seconds {
+            rows.push(row(part.group.name(), part.name, of));
+        } else {
+            count += 1;
+            rest.seconds += of.seconds;
+            rest.weight_bytes += of.weight_bytes;
+            rest.state_bytes += of.state_bytes;
+        }
+    }
+    if count > 0 {
+        rows.push(row("", &units::count(count, "smaller part"), &rest));
+    }
+    rows.push(row("", "outside", &Use { seconds: figures.outside, ..Use::default() }));
+    rows.push(row("", "window", &window));
+    let columns = [
+        ("group", Side::Left),
+        ("part", Side::Left),
+        ("ms", Side::Right),
+        ("share", Side::Right),
+        ("MB weights", Side::Right),
+        ("MB state", Side::Right),
+        ("GB/s", Side::Right),
+        ("of memory", Side::Right),
+    ];
+    let test = figures.measured.test;
+    let what = match test.kind {
+        Kind::Prompt => format!("a chunk of prompt {}, on average", test.size),
+        Kind::Decode => "a decoded token".to_owned(),
+        Kind::Verify => format!("a window of {}", units::count(test.size, "token")),
+    };
+    format!("Where the time goes: {what}\n\n{}", table(&columns, &rows))
+}
+
+/// Milliseconds, megabytes of weights and of state, speed, and its share of the memory's.
+fn use_cells(of: &Use, bandwidth: f64) -> [String; 5] {
+    let megabytes = |bytes: f64| if bytes > 0.0 { number(bytes / 1e6) } else { String::new() };
+    let speed = of.speed();
+    [
+        number(of.seconds * 1e3),
+        megabytes(of.weight_bytes),
+        megabytes(of.state_bytes),
+        speed.map_or(String::new(), |speed| format!("{:.1}", speed / 1e9)),
+        speed.map_or(String::new(), |speed| percent(speed / bandwidth)),
+    ]
+}
+
+/// With as many decimals as are worth reading.
+pub(super) fn number(value: f64) -> String {
+    let decimals = match value {
+        v if v < 1.0 => 3,
+        v if v < 10.0 => 2,
+        v if v < 1000.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
+}
+
+pub(super) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
