@@ -14,7 +14,7 @@ pub enum Isa {
     /// x86 with AVX-512 F, BW, DQ and VL: 16 lanes.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// The same with AVX-512 VNNI: byte products in one instruction.
+    /// The same with AVX-512 VNNI and VBMI: byte products and byte permutations in one instruction.
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni,
     /// 64-bit Arm: 4 lanes.
@@ -54,7 +54,8 @@ impl Isa {
                 && is_x86_feature_detected!("avx512vl");
             if avx2 && avx512 {
                 found.push(Self::Avx512);
-                if is_x86_feature_detected!("avx512vnni") {
+                if is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512vbmi")
+                {
                     found.push(Self::Avx512Vnni);
                 }
             }

@@ -1,6 +1,12 @@
 //! The vector type of a panel: one 32-bit lane per weight row.
 
+use super::MAX_ROWS;
 use super::panel::RowPointers;
+
+/// A table of two bytes per entry, the first bytes together and the second bytes together.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Planes<const N: usize>(pub(crate) [[u8; N]; 2]);
 
 /// A vector with one lane per weight row, and what decoding and multiplying panels needs of it.
 ///
@@ -13,17 +19,17 @@ use super::panel::RowPointers;
 pub(crate) trait RowLanes: 'static {
     /// Lanes: weight rows of a panel.
     const ROWS: usize;
-    /// Window rows that share a pass over a panel: as many as the registers hold sums for.
-    const TILE: usize;
+    /// Panels that share a pass over activations, 1 or 2.
+    const PANELS: usize;
     /// What code bytes are xored with in a panel: 128 turns them into unsigned bytes for products
     /// of unsigned with signed bytes.
     const BIAS: u8;
+    /// Whether [`RowLanes::planes`] beats [`RowLanes::gather`].
+    const PLANES: bool = false;
     /// Integers.
     type V: Copy;
     /// f32 values.
     type F: Copy;
-    /// Codes made ready for [`RowLanes::dot`].
-    type W: Copy;
 
     unsafe fn splat(x: u32) -> Self::V;
     /// Four consecutive lanes' worth of each row, 16 bytes from `at`: vector j holds bytes
@@ -47,6 +53,29 @@ pub(crate) trait RowLanes: 'static {
     unsafe fn masks(bits: Self::V) -> Self::V;
     /// `table` at every lane, which must be below its length.
     unsafe fn gather(table: &[u32], index: Self::V) -> Self::V;
+    /// Both planes of `table` at every byte of `low`, with the same byte of `high` above it: below N.
+    #[inline(always)]
+    unsafe fn planes<const N: usize>(
+        table: &Planes<N>,
+        low: Self::V,
+        high: Self::V,
+    ) -> [Self::V; 2] {
+        let (mut lows, mut highs) = ([0u8; 4 * MAX_ROWS], [0u8; 4 * MAX_ROWS]);
+        let mut out = [[0u8; 4 * MAX_ROWS]; 2];
+        // SAFETY: the arrays have room for the widest vector.
+        unsafe {
+            Self::store(lows.as_mut_ptr(), low);
+            Self::store(highs.as_mut_ptr(), high);
+            for (i, (&low, &high)) in lows.iter().zip(&highs).enumerate() {
+                let index = usize::from(low) | usize::from(high) << 8;
+                out[0][i] = table.0[0][index];
+                out[1][i] = table.0[1][index];
+            }
+            [Self::load(out[0].as_ptr()), Self::load(out[1].as_ptr())]
+        }
+    }
+    /// Reads 4 bytes per row.
+    unsafe fn load(p: *const u8) -> Self::V;
     /// Writes 4 bytes per row.
     unsafe fn store(p: *mut u8, v: Self::V);
     /// Lanes as signed integers.
@@ -64,24 +93,30 @@ pub(crate) trait RowLanes: 'static {
     /// `a * b + c`, fused where the instruction set can.
     unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
 
-    /// Reads the codes of a quad: 4 bytes per row.
-    unsafe fn codes(p: *const u8) -> Self::W;
-    /// Adds the products of four codes of every row with the four values at `x`, exactly.
-    unsafe fn dot(sum: Self::V, codes: Self::W, x: *const i8) -> Self::V;
-    /// Adds the products of `quads` quads at `codes` with the values at each of `x`, exactly.
+    /// Four activations, made ready for [`RowLanes::dot`].
+    unsafe fn values(x: *const i8) -> Self::V;
+    /// Adds the products of four codes of every row with four activations, exactly.
+    unsafe fn dot(sum: Self::V, codes: Self::V, values: Self::V) -> Self::V;
+    /// Adds the products of `quads` quads at each of `codes` with the values at each of `x`, exactly.
     #[inline(always)]
-    unsafe fn dots<const T: usize>(
-        sums: &mut [Self::V; T],
+    unsafe fn dots<const T: usize, const P: usize>(
+        sums: &mut [[Self::V; P]; T],
         quads: usize,
-        codes: *const u8,
+        codes: [*const u8; P],
         x: [*const i8; T],
     ) {
         for quad in 0..quads {
             // SAFETY: passed on.
             unsafe {
-                let codes = Self::codes(codes.add(quad * 4 * Self::ROWS));
+                let mut of_panel = [Self::splat(0); P];
+                for p in 0..P {
+                    of_panel[p] = Self::load(codes[p].add(quad * 4 * Self::ROWS));
+                }
                 for t in 0..T {
-                    sums[t] = Self::dot(sums[t], codes, x[t].add(4 * quad));
+                    let values = Self::values(x[t].add(4 * quad));
+                    for p in 0..P {
+                        sums[t][p] = Self::dot(sums[t][p], of_panel[p], values);
+                    }
                 }
             }
         }

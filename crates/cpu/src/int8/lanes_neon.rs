@@ -1,4 +1,5 @@
 //! Panels on 64-bit Arm: 4 rows, with or without the dot product and matrix instructions.
+#![expect(clippy::needless_range_loop, reason = "indices run over registers of several arrays")]
 //!
 //! The dot product and matrix intrinsics are not stable, so those instructions are written as such.
 
@@ -11,29 +12,26 @@ use std::marker::PhantomData;
 /// How 128-bit vectors multiply bytes.
 pub(crate) trait Dot128: 'static {
     /// See [`RowLanes::dot`].
-    unsafe fn dot(sum: uint32x4_t, codes: uint32x4_t, x: *const i8) -> uint32x4_t;
+    unsafe fn dot(sum: uint32x4_t, codes: uint32x4_t, values: uint32x4_t) -> uint32x4_t;
 
-    /// See [`RowLanes::dots`].
-    ///
-    /// # Safety
-    /// As there.
+    /// Two rows of activations at once, where the processor has an instruction for that: see
+    /// [`RowLanes::dots`]. Adds nothing and says so where it has not.
     #[inline(always)]
-    unsafe fn dots<const T: usize>(
-        sums: &mut [uint32x4_t; T],
-        quads: usize,
-        codes: *const u8,
-        x: [*const i8; T],
-    ) {
-        for quad in 0..quads {
-            // SAFETY: passed on.
-            unsafe {
-                let codes = load(codes.add(16 * quad));
-                for t in 0..T {
-                    sums[t] = Self::dot(sums[t], codes, x[t].add(4 * quad));
-                }
-            }
-        }
+    unsafe fn pair_dots<const P: usize>(
+        _sums: [&mut [uint32x4_t; P]; 2],
+        _quads: usize,
+        _codes: [*const u8; P],
+        _x: [*const i8; 2],
+    ) -> Paired {
+        Paired::No
     }
+}
+
+/// Whether [`Dot128::pair_dots`] did the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paired {
+    Yes,
+    No,
 }
 
 /// Products of bytes widened to 16 bits: sums of two fit, at most 2 * 128 * 127.
@@ -42,10 +40,10 @@ pub(crate) struct Widening;
 
 impl Dot128 for Widening {
     #[inline(always)]
-    unsafe fn dot(sum: uint32x4_t, codes: uint32x4_t, x: *const i8) -> uint32x4_t {
-        // SAFETY: the caller has NEON and vouches for 4 values.
+    unsafe fn dot(sum: uint32x4_t, codes: uint32x4_t, values: uint32x4_t) -> uint32x4_t {
+        // SAFETY: the caller has NEON.
         unsafe {
-            let (codes, x) = (vreinterpretq_s8_u32(codes), quad(x));
+            let (codes, x) = (vreinterpretq_s8_u32(codes), vreinterpretq_s8_u32(values));
             let low = vmull_s8(vget_low_s8(codes), vget_low_s8(x));
             let pairs = vpaddq_s16(low, vmull_high_s8(codes, x));
             vreinterpretq_u32_s32(vpadalq_s16(vreinterpretq_s32_u32(sum), pairs))
@@ -59,8 +57,8 @@ pub(crate) struct DotProduct;
 
 impl Dot128 for DotProduct {
     #[inline(always)]
-    unsafe fn dot(sum: uint32x4_t, codes: uint32x4_t, x: *const i8) -> uint32x4_t {
-        // SAFETY: the caller has NEON with dot product and vouches for 4 values.
+    unsafe fn dot(sum: uint32x4_t, codes: uint32x4_t, values: uint32x4_t) -> uint32x4_t {
+        // SAFETY: the caller has NEON with the dot product.
         unsafe {
             let mut sum = sum;
             asm!(
@@ -68,7 +66,7 @@ impl Dot128 for DotProduct {
                 "sdot {sum:v}.4s, {codes:v}.16b, {x:v}.16b",
                 sum = inout(vreg) sum,
                 codes = in(vreg) codes,
-                x = in(vreg) quad(x),
+                x = in(vreg) values,
                 options(pure, nomem, nostack, preserves_flags),
             );
             sum
@@ -83,40 +81,38 @@ pub(crate) struct Matrix;
 
 impl Dot128 for Matrix {
     #[inline(always)]
-    unsafe fn dot(sum: uint32x4_t, codes: uint32x4_t, x: *const i8) -> uint32x4_t {
+    unsafe fn dot(sum: uint32x4_t, codes: uint32x4_t, values: uint32x4_t) -> uint32x4_t {
         // SAFETY: passed on; processors with the matrix instruction have the dot product.
-        unsafe { DotProduct::dot(sum, codes, x) }
+        unsafe { DotProduct::dot(sum, codes, values) }
     }
 
     #[inline(always)]
-    unsafe fn dots<const T: usize>(
-        sums: &mut [uint32x4_t; T],
+    unsafe fn pair_dots<const P: usize>(
+        [first, second]: [&mut [uint32x4_t; P]; 2],
         quads: usize,
-        codes: *const u8,
-        x: [*const i8; T],
-    ) {
+        codes: [*const u8; P],
+        x: [*const i8; 2],
+    ) -> Paired {
         // SAFETY: passed on; `quads` is even: a group has 8 or 4.
         unsafe {
-            for t in (0..T - T % 2).step_by(2) {
-                // [r0 t0, r0 t1, r1 t0, r1 t1] and the same of rows 2 and 3.
-                let mut low = vdupq_n_u32(0);
-                let mut high = vdupq_n_u32(0);
-                for quad in (0..quads).step_by(2) {
-                    let (a, b) = (load(codes.add(16 * quad)), load(codes.add(16 * quad + 16)));
-                    let both =
-                        vcombine_s8(vld1_s8(x[t].add(4 * quad)), vld1_s8(x[t + 1].add(4 * quad)));
-                    low = matrix_step(low, vzip1q_u32(a, b), both);
-                    high = matrix_step(high, vzip2q_u32(a, b), both);
+            // [r0 t0, r0 t1, r1 t0, r1 t1] and the same of rows 2 and 3.
+            let mut low = [vdupq_n_u32(0); P];
+            let mut high = [vdupq_n_u32(0); P];
+            for quad in (0..quads).step_by(2) {
+                let both = vcombine_s8(vld1_s8(x[0].add(4 * quad)), vld1_s8(x[1].add(4 * quad)));
+                for p in 0..P {
+                    let codes = codes[p].add(16 * quad);
+                    let (a, b) = (load(codes), load(codes.add(16)));
+                    low[p] = matrix_step(low[p], vzip1q_u32(a, b), both);
+                    high[p] = matrix_step(high[p], vzip2q_u32(a, b), both);
                 }
-                sums[t] = vaddq_u32(sums[t], vuzp1q_u32(low, high));
-                sums[t + 1] = vaddq_u32(sums[t + 1], vuzp2q_u32(low, high));
             }
-            if T % 2 == 1 {
-                let mut last = [sums[T - 1]];
-                DotProduct::dots(&mut last, quads, codes, [x[T - 1]]);
-                sums[T - 1] = last[0];
+            for p in 0..P {
+                first[p] = vaddq_u32(first[p], vuzp1q_u32(low[p], high[p]));
+                second[p] = vaddq_u32(second[p], vuzp2q_u32(low[p], high[p]));
             }
         }
+        Paired::Yes
     }
 }
 
@@ -139,16 +135,6 @@ unsafe fn matrix_step(sum: uint32x4_t, codes: uint32x4_t, x: int8x16_t) -> uint3
         );
     }
     sum
-}
-
-/// Four values, repeated in all lanes.
-///
-/// # Safety
-/// NEON; four values must lie at `x`.
-#[inline(always)]
-unsafe fn quad(x: *const i8) -> int8x16_t {
-    // SAFETY: the caller's promise.
-    unsafe { vreinterpretq_s8_s32(vdupq_n_s32(x.cast::<i32>().read_unaligned())) }
 }
 
 /// Sixteen bytes.
@@ -178,11 +164,10 @@ macro_rules! in_lanes {
 
 impl<D: Dot128> RowLanes for Neon<D> {
     const ROWS: usize = 4;
-    const TILE: usize = 8;
+    const PANELS: usize = 2;
     const BIAS: u8 = 0;
     type V = uint32x4_t;
     type F = float32x4_t;
-    type W = uint32x4_t;
 
     in_lanes! {
         fn splat(x: u32) -> uint32x4_t = vdupq_n_u32(x);
@@ -225,6 +210,7 @@ impl<D: Dot128> RowLanes for Neon<D> {
             }
             vld1q_u32(out.as_ptr())
         };
+        fn load(p: *const u8) -> uint32x4_t = load(p);
         fn store(p: *mut u8, v: uint32x4_t) -> () = vst1q_u8(p, vreinterpretq_u8_u32(v));
         fn to_f32(v: uint32x4_t) -> float32x4_t = vcvtq_f32_s32(vreinterpretq_s32_u32(v));
         fn from_bits(v: uint32x4_t) -> float32x4_t = vreinterpretq_f32_u32(v);
@@ -249,19 +235,41 @@ impl<D: Dot128> RowLanes for Neon<D> {
         fn add_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t = vaddq_f32(a, b);
         fn mul_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t = vmulq_f32(a, b);
         fn fma(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t = vfmaq_f32(c, a, b);
-        fn codes(p: *const u8) -> uint32x4_t = load(p);
-        fn dot(sum: uint32x4_t, codes: uint32x4_t, x: *const i8) -> uint32x4_t =
-            D::dot(sum, codes, x);
+        fn values(x: *const i8) -> uint32x4_t = vreinterpretq_u32_s32(vdupq_n_s32(x.cast::<i32>().read_unaligned()));
+        fn dot(sum: uint32x4_t, codes: uint32x4_t, values: uint32x4_t) -> uint32x4_t =
+            D::dot(sum, codes, values);
     }
 
     #[inline(always)]
-    unsafe fn dots<const T: usize>(
-        sums: &mut [uint32x4_t; T],
+    unsafe fn dots<const T: usize, const P: usize>(
+        sums: &mut [[uint32x4_t; P]; T],
         quads: usize,
-        codes: *const u8,
+        codes: [*const u8; P],
         x: [*const i8; T],
     ) {
         // SAFETY: passed on.
-        unsafe { D::dots(sums, quads, codes, x) }
+        unsafe {
+            let mut done = 0;
+            while done + 2 <= T {
+                let (a, b) = sums[done..done + 2].split_at_mut(1);
+                let pair = [&mut a[0], &mut b[0]];
+                if D::pair_dots(pair, quads, codes, [x[done], x[done + 1]]) == Paired::No {
+                    break;
+                }
+                done += 2;
+            }
+            for quad in 0..quads {
+                let mut of_panel = [Self::splat(0); P];
+                for p in 0..P {
+                    of_panel[p] = Self::load(codes[p].add(16 * quad));
+                }
+                for t in done..T {
+                    let values = Self::values(x[t].add(4 * quad));
+                    for p in 0..P {
+                        sums[t][p] = D::dot(sums[t][p], of_panel[p], values);
+                    }
+                }
+            }
+        }
     }
 }

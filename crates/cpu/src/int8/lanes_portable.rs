@@ -28,11 +28,10 @@ fn byte(v: &Ints, r: usize, j: usize) -> u8 {
 
 impl RowLanes for Portable {
     const ROWS: usize = ROWS;
-    const TILE: usize = 4;
+    const PANELS: usize = 1;
     const BIAS: u8 = 0;
     type V = Ints;
     type F = Floats;
-    type W = Ints;
 
     #[inline(always)]
     unsafe fn splat(x: u32) -> Ints {
@@ -93,6 +92,11 @@ impl RowLanes for Portable {
         index.map(|i| table[i as usize])
     }
     #[inline(always)]
+    unsafe fn load(p: *const u8) -> Ints {
+        // SAFETY: the caller vouches for 4 bytes per row.
+        each(|r| u32::from_le_bytes(unsafe { p.add(4 * r).cast::<[u8; 4]>().read() }))
+    }
+    #[inline(always)]
     unsafe fn store(p: *mut u8, v: Ints) {
         for (r, v) in v.into_iter().enumerate() {
             // SAFETY: the caller vouches for 4 bytes per row.
@@ -138,17 +142,18 @@ impl RowLanes for Portable {
         std::array::from_fn(|r| a[r] * b[r] + c[r])
     }
     #[inline(always)]
-    unsafe fn codes(p: *const u8) -> Ints {
-        // SAFETY: the caller vouches for 4 bytes per row.
-        each(|r| u32::from_le_bytes(unsafe { p.add(4 * r).cast::<[u8; 4]>().read() }))
+    unsafe fn values(x: *const i8) -> Ints {
+        // SAFETY: the caller vouches for 4 values.
+        [u32::from_le_bytes(unsafe { x.cast::<[u8; 4]>().read() }); ROWS]
     }
     #[inline(always)]
-    unsafe fn dot(sum: Ints, codes: Ints, x: *const i8) -> Ints {
-        // SAFETY: the caller vouches for 4 values.
-        let x = unsafe { x.cast::<[i8; 4]>().read() };
+    unsafe fn dot(sum: Ints, codes: Ints, values: Ints) -> Ints {
+        let product = |r: usize, j: usize| {
+            i32::from(byte(&codes, r, j) as i8) * i32::from(byte(&values, r, j) as i8)
+        };
         each(|r| {
-            let code = |j: usize| i32::from(byte(&codes, r, j) as i8) * i32::from(x[j]);
-            sum[r].wrapping_add((code(0) + code(1) + code(2) + code(3)) as u32)
+            let four = product(r, 0) + product(r, 1) + product(r, 2) + product(r, 3);
+            sum[r].wrapping_add(four as u32)
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Panels on x86: 8 rows with AVX2 (with or without VNNI), 16 with AVX-512 VNNI.
 
-use super::lanes::RowLanes;
+use super::lanes::{Planes, RowLanes};
 use super::panel::RowPointers;
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
@@ -58,17 +58,16 @@ impl Dot256 for Vnni {
 #[derive(Debug)]
 pub(crate) struct Avx2<D>(PhantomData<D>);
 
-/// Sixteen lanes.
+/// Sixteen lanes, with VNNI and VBMI.
 #[derive(Debug)]
 pub(crate) struct Avx512Vnni;
 
 impl<D: Dot256> RowLanes for Avx2<D> {
     const ROWS: usize = 8;
-    const TILE: usize = 4;
+    const PANELS: usize = 1;
     const BIAS: u8 = D::BIAS;
     type V = __m256i;
     type F = __m256;
-    type W = __m256i;
 
     in_lanes! {
         fn splat(x: u32) -> __m256i = _mm256_set1_epi32(x as i32);
@@ -111,6 +110,7 @@ impl<D: Dot256> RowLanes for Avx2<D> {
         };
         fn gather(table: &[u32], index: __m256i) -> __m256i =
             _mm256_i32gather_epi32::<4>(table.as_ptr().cast(), index);
+        fn load(p: *const u8) -> __m256i = _mm256_loadu_si256(p.cast());
         fn store(p: *mut u8, v: __m256i) -> () = _mm256_storeu_si256(p.cast(), v);
         fn to_f32(v: __m256i) -> __m256 = _mm256_cvtepi32_ps(v);
         fn from_bits(v: __m256i) -> __m256 = _mm256_castsi256_ps(v);
@@ -125,9 +125,9 @@ impl<D: Dot256> RowLanes for Avx2<D> {
         fn add_f32(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
         fn mul_f32(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
         fn fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
-        fn codes(p: *const u8) -> __m256i = _mm256_loadu_si256(p.cast());
-        fn dot(sum: __m256i, codes: __m256i, x: *const i8) -> __m256i =
-            D::dot(sum, codes, _mm256_set1_epi32(x.cast::<i32>().read_unaligned()));
+        fn values(x: *const i8) -> __m256i = _mm256_set1_epi32(x.cast::<i32>().read_unaligned());
+        fn dot(sum: __m256i, codes: __m256i, values: __m256i) -> __m256i =
+            D::dot(sum, codes, values);
     }
 }
 
@@ -179,11 +179,11 @@ const fn masks() -> [u32; 16] {
 
 impl RowLanes for Avx512Vnni {
     const ROWS: usize = 16;
-    const TILE: usize = 8;
+    const PANELS: usize = 2;
     const BIAS: u8 = 128;
+    const PLANES: bool = true;
     type V = __m512i;
     type F = __m512;
-    type W = __m512i;
 
     in_lanes! {
         fn splat(x: u32) -> __m512i = _mm512_set1_epi32(x as i32);
@@ -216,6 +216,7 @@ impl RowLanes for Avx512Vnni {
             _mm512_permutexvar_epi32(bits, _mm512_loadu_si512(MASKS.as_ptr().cast()));
         fn gather(table: &[u32], index: __m512i) -> __m512i =
             _mm512_i32gather_epi32::<4>(index, table.as_ptr().cast());
+        fn load(p: *const u8) -> __m512i = _mm512_loadu_si512(p.cast());
         fn store(p: *mut u8, v: __m512i) -> () = _mm512_storeu_si512(p.cast(), v);
         fn to_f32(v: __m512i) -> __m512 = _mm512_cvtepi32_ps(v);
         fn from_bits(v: __m512i) -> __m512 = _mm512_castsi512_ps(v);
@@ -226,10 +227,65 @@ impl RowLanes for Avx512Vnni {
         fn add_f32(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
         fn mul_f32(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
         fn fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
-        fn codes(p: *const u8) -> __m512i = _mm512_loadu_si512(p.cast());
-        fn dot(sum: __m512i, codes: __m512i, x: *const i8) -> __m512i = {
-            let x = _mm512_set1_epi32(x.cast::<i32>().read_unaligned());
-            _mm512_dpbusd_epi32(sum, codes, x)
-        };
+        fn values(x: *const i8) -> __m512i = _mm512_set1_epi32(x.cast::<i32>().read_unaligned());
+        fn dot(sum: __m512i, codes: __m512i, values: __m512i) -> __m512i =
+            _mm512_dpbusd_epi32(sum, codes, values);
+    }
+
+    #[inline(always)]
+    unsafe fn planes<const N: usize>(
+        table: &Planes<N>,
+        low: __m512i,
+        high: __m512i,
+    ) -> [__m512i; 2] {
+        const { assert!(N == 256 || N == 512 || N == 1024) }
+        // SAFETY: the trait's contract; a plane is N / 256 quarters of 256 bytes.
+        unsafe {
+            let bit = [
+                _mm512_test_epi8_mask(low, _mm512_set1_epi8(0x40)),
+                _mm512_test_epi8_mask(low, _mm512_set1_epi8(i8::MIN)),
+                _mm512_test_epi8_mask(high, _mm512_set1_epi8(1)),
+                _mm512_test_epi8_mask(high, _mm512_set1_epi8(2)),
+            ];
+            let mut out = [low; 2];
+            for (out, plane) in out.iter_mut().zip(&table.0) {
+                let p = plane.as_ptr();
+                *out = look_up_256(p, low, bit[0], bit[1]);
+                if N >= 512 {
+                    let upper = look_up_256(p.add(256), low, bit[0], bit[1]);
+                    *out = _mm512_mask_blend_epi8(bit[2], *out, upper);
+                }
+                if N == 1024 {
+                    let a = look_up_256(p.add(512), low, bit[0], bit[1]);
+                    let b = look_up_256(p.add(768), low, bit[0], bit[1]);
+                    let upper = _mm512_mask_blend_epi8(bit[2], a, b);
+                    *out = _mm512_mask_blend_epi8(bit[3], *out, upper);
+                }
+            }
+            out
+        }
+    }
+}
+
+/// 256 bytes at `table` at every byte of `index`, whose bits 6 and 7 the masks hold.
+///
+/// # Safety
+/// AVX-512 VBMI; `table` must have 256 bytes.
+#[inline(always)]
+unsafe fn look_up_256(table: *const u8, index: __m512i, bit6: u64, bit7: u64) -> __m512i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let part = [0, 64, 128, 192];
+        let t = [
+            _mm512_loadu_si512(table.add(part[0]).cast()),
+            _mm512_loadu_si512(table.add(part[1]).cast()),
+            _mm512_loadu_si512(table.add(part[2]).cast()),
+            _mm512_loadu_si512(table.add(part[3]).cast()),
+        ];
+        let low = _mm512_permutexvar_epi8(index, t[0]);
+        let low = _mm512_mask_permutexvar_epi8(low, bit6, index, t[1]);
+        let high = _mm512_permutexvar_epi8(index, t[2]);
+        let high = _mm512_mask_permutexvar_epi8(high, bit6, index, t[3]);
+        _mm512_mask_blend_epi8(bit7, low, high)
     }
 }

@@ -32,7 +32,7 @@ pub(crate) const CHUNK: usize = 256;
 pub(crate) const GROUP: usize = 32;
 
 /// Window rows of the largest tile.
-pub(crate) const MAX_TILE: usize = 8;
+pub(crate) const MAX_TILE: usize = 4;
 
 /// Weight rows of the largest panel.
 pub(crate) const MAX_ROWS: usize = 16;

@@ -12,7 +12,9 @@ use gguf::TensorType;
 use kernels::Weight;
 
 type Decode = unsafe fn(&RowPointers, usize, usize, &mut Panel);
-type Tile = unsafe fn(&Panel, usize, &[*const ActBlock; MAX_TILE], &mut [f32]);
+type Tile = unsafe fn(&[Panel; 2], usize, &[*const ActBlock; MAX_TILE], &mut [f32]);
+/// Tiles of one panel and of two, by the number of window rows less one.
+type Tiles = [[Tile; MAX_TILE]; 2];
 type Quantise = unsafe fn(&[f32], &mut ActBlock);
 
 /// The products of one instruction set.
@@ -29,10 +31,11 @@ pub(crate) struct Int8Kernels {
 #[derive(Clone, Copy)]
 pub(crate) struct Product {
     decode: Decode,
-    /// By the number of window rows less one.
-    tiles: &'static [Tile],
+    tiles: &'static Tiles,
     /// Weight rows of a panel.
     rows: usize,
+    /// Panels that are multiplied together.
+    panels: usize,
     block_elements: usize,
     block_bytes: usize,
 }
@@ -40,19 +43,19 @@ pub(crate) struct Product {
 /// Working memory of one thread.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    panel: Box<Panel>,
+    panels: Box<[Panel; 2]>,
     /// Two sets of sums: gate and up projections need one each.
     sums: [Vec<f32>; 2],
 }
 
 impl Default for Scratch {
     fn default() -> Self {
-        Self { panel: Box::new(Panel::ZERO), sums: [Vec::new(), Vec::new()] }
+        Self { panels: Box::new([Panel::ZERO, Panel::ZERO]), sums: [Vec::new(), Vec::new()] }
     }
 }
 
 impl Scratch {
-    /// Both sets of sums, `[window rows][panel rows]`.
+    /// Both sets of sums, each as [`Product::panel`] left it.
     pub(crate) fn sums_mut(&mut self) -> (&mut [f32], &mut [f32]) {
         let [a, b] = &mut self.sums;
         (a, b)
@@ -61,12 +64,18 @@ impl Scratch {
 
 impl Product {
     /// Weight rows of a panel.
-    pub(crate) fn rows(&self) -> usize {
+    pub(crate) fn panel_rows(&self) -> usize {
         self.rows
     }
 
-    /// Multiplies the weight rows of `panel` (at most [`Product::rows`]) with the rows `tokens` of
-    /// `x`; afterwards set `set` of the scratch's sums holds `[tokens][rows]`.
+    /// Weight rows that [`Product::panel`] takes at most.
+    pub(crate) fn rows(&self) -> usize {
+        self.panels * self.rows
+    }
+
+    /// Multiplies the weight rows of `panel` (at most [`Product::rows`]) with the rows `tokens` of `x`.
+    /// Afterwards set `set` of the scratch's sums holds a row for each of `tokens`, of as many values
+    /// as is returned, the first of which are the products.
     pub(crate) fn panel(
         &self,
         weight: &Weight,
@@ -74,37 +83,47 @@ impl Product {
         x: &Acts<'_>,
         tokens: &[u32],
         (scratch, set): (&mut Scratch, usize),
-    ) {
-        let Scratch { panel, sums } = scratch;
+    ) -> usize {
+        let Scratch { panels, sums } = scratch;
         let (n_in, row_bytes) = (weight.n_in(), weight.row_bytes());
-        assert!(first < last && last - first <= self.rows);
+        assert!(first < last && last - first <= self.rows());
         assert!(x.blocks.len() >= n_in.div_ceil(CHUNK) * x.rows);
         assert!(tokens.iter().all(|&t| (t as usize) < x.rows), "rows of the window");
         let encoded = &weight.bytes()[first * row_bytes..last * row_bytes];
-        let rows = RowPointers::new(encoded, row_bytes);
-        let sums = crate::device::room(&mut sums[set], tokens.len() * self.rows);
+        let of_panel = encoded.chunks(self.rows * row_bytes);
+        let (count, stride) = (of_panel.len(), of_panel.len() * self.rows);
+        let mut rows = [RowPointers::new(encoded, row_bytes); 2];
+        for (rows, encoded) in rows.iter_mut().zip(of_panel) {
+            *rows = RowPointers::new(encoded, row_bytes);
+        }
+        let sums = crate::device::room(&mut sums[set], tokens.len() * stride);
         sums.fill(0.0);
         let chunk_bytes = CHUNK / self.block_elements * self.block_bytes;
         for (c, start) in (0..n_in).step_by(CHUNK).enumerate() {
             let values = CHUNK.min(n_in - start);
-            let at = c * chunk_bytes;
             if then == Then::NextPanel {
                 prefetch(encoded, (c, n_in.div_ceil(CHUNK)));
             }
-            // SAFETY: `rows` are rows of `n_in` values in this format, and the processor has the
-            // instruction set that this product was made for.
-            unsafe { (self.decode)(&rows, at, values / self.block_elements, panel) };
+            for (panel, rows) in panels.iter_mut().zip(&rows[..count]) {
+                // SAFETY: `rows` are rows of `n_in` values in this format, and the processor has
+                // the instruction set that this product was made for.
+                unsafe {
+                    (self.decode)(rows, c * chunk_bytes, values / self.block_elements, panel);
+                }
+            }
             let blocks = &x.blocks[c * x.rows..(c + 1) * x.rows];
-            let tiles = tokens.chunks(self.tiles.len());
-            for (tokens, sums) in tiles.zip(sums.chunks_mut(self.tiles.len() * self.rows)) {
+            let tiles = tokens.chunks(MAX_TILE).zip(sums.chunks_mut(MAX_TILE * stride));
+            for (tokens, sums) in tiles {
                 let mut of_tile: [*const ActBlock; MAX_TILE] = [&blocks[0]; MAX_TILE];
                 for (block, &t) in of_tile.iter_mut().zip(tokens) {
                     *block = &blocks[t as usize];
                 }
+                let tile = self.tiles[count - 1][tokens.len() - 1];
                 // SAFETY: as above; the pointers come from references.
-                unsafe { (self.tiles[tokens.len() - 1])(panel, values / GROUP, &of_tile, sums) };
+                unsafe { tile(panels, values / GROUP, &of_tile, sums) };
             }
         }
+        stride
     }
 }
 
@@ -128,7 +147,7 @@ fn prefetch(encoded: &[u8], (part, parts): (usize, usize)) {
 
 /// Instantiates the products for a vector type and its instruction set.
 macro_rules! instantiate {
-    ($name:ident, $lanes:ty, [$($t:literal),+] $(, $features:literal)?) => {
+    ($name:ident, $lanes:ty $(, $features:literal)?) => {
         mod $name {
             use super::*;
 
@@ -144,14 +163,19 @@ macro_rules! instantiate {
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn product<const T: usize, const SPLIT: usize, const OFFSETS: bool>(
-                panel: &Panel,
+            unsafe fn product<
+                const T: usize,
+                const P: usize,
+                const SPLIT: usize,
+                const OFFSETS: bool,
+            >(
+                panels: &[Panel; 2],
                 groups: usize,
                 x: &[*const ActBlock; MAX_TILE],
                 sums: &mut [f32],
             ) {
                 // SAFETY: the instruction set is enabled on this function; the rest is passed on.
-                unsafe { tile::<$lanes, T, SPLIT, OFFSETS>(panel, groups, x, sums) }
+                unsafe { tile::<$lanes, T, P, SPLIT, OFFSETS>(panels, groups, x, sums) }
             }
 
             $(#[target_feature(enable = $features)])?
@@ -159,20 +183,41 @@ macro_rules! instantiate {
                 activation::quantise(x, block);
             }
 
+            const PANELS: usize = <$lanes>::PANELS;
+
+            /// Without two panels at a time, the tiles of two are never called.
+            const fn tiles<const SPLIT: usize, const OFFSETS: bool>() -> &'static Tiles {
+                &[
+                    [
+                        product::<1, 1, SPLIT, OFFSETS>,
+                        product::<2, 1, SPLIT, OFFSETS>,
+                        product::<3, 1, SPLIT, OFFSETS>,
+                        product::<4, 1, SPLIT, OFFSETS>,
+                    ],
+                    [
+                        product::<1, PANELS, SPLIT, OFFSETS>,
+                        product::<2, PANELS, SPLIT, OFFSETS>,
+                        product::<3, PANELS, SPLIT, OFFSETS>,
+                        product::<4, PANELS, SPLIT, OFFSETS>,
+                    ],
+                ]
+            }
+
             struct Find;
             impl PanelVisitor for Find {
                 type Out = Product;
                 fn visit<F: PanelFormat>(self) -> Product {
-                    let tiles: &'static [Tile] = match (F::SPLIT, F::OFFSETS) {
-                        (1, false) => &[$(product::<$t, 1, false>),+],
-                        (1, true) => &[$(product::<$t, 1, true>),+],
-                        (_, false) => &[$(product::<$t, 2, false>),+],
-                        (_, true) => &[$(product::<$t, 2, true>),+],
+                    let tiles = match (F::SPLIT, F::OFFSETS) {
+                        (1, false) => tiles::<1, false>(),
+                        (1, true) => tiles::<1, true>(),
+                        (_, false) => tiles::<2, false>(),
+                        (_, true) => tiles::<2, true>(),
                     };
                     Product {
                         decode: decode::<F>,
                         tiles,
                         rows: <$lanes>::ROWS,
+                        panels: PANELS,
                         block_elements: F::ELEMENTS,
                         block_bytes: F::BYTES,
                     }
@@ -183,54 +228,39 @@ macro_rules! instantiate {
                 with_panel_format(ty, Find)
             }
 
-            const _: () = assert!([$($t),+].len() == <$lanes>::TILE);
             pub(super) const KERNELS: Int8Kernels = Int8Kernels { find, quantise };
         }
     };
 }
 
-instantiate!(portable, crate::int8::lanes_portable::Portable, [1, 2, 3, 4]);
+instantiate!(portable, crate::int8::lanes_portable::Portable);
 #[cfg(target_arch = "x86_64")]
-instantiate!(
-    avx2,
-    crate::int8::lanes_x86::Avx2<crate::int8::lanes_x86::Madd>,
-    [1, 2, 3, 4],
-    "avx2,fma,f16c"
-);
+instantiate!(avx2, crate::int8::lanes_x86::Avx2<crate::int8::lanes_x86::Madd>, "avx2,fma,f16c");
 #[cfg(target_arch = "x86_64")]
 instantiate!(
     avx_vnni,
     crate::int8::lanes_x86::Avx2<crate::int8::lanes_x86::Vnni>,
-    [1, 2, 3, 4],
     "avx2,fma,f16c,avxvnni"
 );
 #[cfg(target_arch = "x86_64")]
 instantiate!(
     avx512_vnni,
     crate::int8::lanes_x86::Avx512Vnni,
-    [1, 2, 3, 4, 5, 6, 7, 8],
-    "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
+    "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi"
 );
 
 #[cfg(target_arch = "aarch64")]
-instantiate!(
-    neon,
-    crate::int8::lanes_neon::Neon<crate::int8::lanes_neon::Widening>,
-    [1, 2, 3, 4, 5, 6, 7, 8],
-    "neon"
-);
+instantiate!(neon, crate::int8::lanes_neon::Neon<crate::int8::lanes_neon::Widening>, "neon");
 #[cfg(target_arch = "aarch64")]
 instantiate!(
     neon_dot,
     crate::int8::lanes_neon::Neon<crate::int8::lanes_neon::DotProduct>,
-    [1, 2, 3, 4, 5, 6, 7, 8],
     "neon,dotprod"
 );
 #[cfg(target_arch = "aarch64")]
 instantiate!(
     neon_i8mm,
     crate::int8::lanes_neon::Neon<crate::int8::lanes_neon::Matrix>,
-    [1, 2, 3, 4, 5, 6, 7, 8],
     "neon,dotprod,i8mm"
 );
 

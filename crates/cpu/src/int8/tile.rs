@@ -1,4 +1,4 @@
-//! The product of a panel with a few rows of activations.
+//! The product of one or two panels with a few rows of activations.
 #![expect(clippy::needless_range_loop, reason = "indices run over registers of several arrays")]
 
 use super::activation::ActBlock;
@@ -6,75 +6,102 @@ use super::lanes::RowLanes;
 use super::panel::Panel;
 use super::{GROUP, MAX_TILE};
 
-/// Adds the products of `panel` over its first `groups` groups of 32 values with T blocks of
-/// activations to `sums`, `[T][ROWS]`.
+/// Adds the products of the first P of `panels` over their first `groups` groups of 32 values with T
+/// blocks of activations to `sums`, `[T][P][ROWS]`.
 ///
-/// `SPLIT` weight scales share a group of 32 (1 or 2); `OFFSETS` says that the panel has offsets. Per
-/// weight row and window row, in this order for every T:
+/// `SPLIT` weight scales share a group of 32 (1 or 2); `OFFSETS` says that panels have offsets. Per
+/// weight row and window row, in this order for every T and P:
 ///
 /// ```text
-/// for each group: for each scale in it: sum += codes . q * (scale * x.scale);  sum += offset * x.sum
+/// for each group: for each scale in it:
+///     sum += codes . q * (scale * x.scale);  sum += offset * x.sum
 /// ```
 ///
 /// # Safety
 /// The instruction set of `L` must be enabled in the caller; the first T of `x` must be valid.
 #[inline(always)]
-pub(crate) unsafe fn tile<L: RowLanes, const T: usize, const SPLIT: usize, const OFFSETS: bool>(
-    panel: &Panel,
+pub(crate) unsafe fn tile<
+    L: RowLanes,
+    const T: usize,
+    const P: usize,
+    const SPLIT: usize,
+    const OFFSETS: bool,
+>(
+    panels: &[Panel; 2],
     groups: usize,
     x: &[*const ActBlock; MAX_TILE],
     sums: &mut [f32],
 ) {
     const {
-        assert!(T <= MAX_TILE && (SPLIT == 1 || SPLIT == 2));
+        assert!(T <= MAX_TILE && P <= 2 && (SPLIT == 1 || SPLIT == 2));
     }
-    assert!(groups * GROUP <= super::CHUNK && sums.len() == T * L::ROWS);
-    // SAFETY: by the assertions, quads and groups are inside the panel and the blocks of `x`.
+    assert!(groups * GROUP <= super::CHUNK && sums.len() == T * P * L::ROWS);
+    // SAFETY: by the assertions, quads and groups are inside the panels and the blocks of `x`.
     unsafe {
-        let mut total = [L::splat_f32(0.0); T];
+        let mut total = [[L::splat_f32(0.0); P]; T];
         for t in 0..T {
-            total[t] = L::load_f32(sums.as_ptr().add(t * L::ROWS));
+            for p in 0..P {
+                total[t][p] = L::load_f32(sums.as_ptr().add((t * P + p) * L::ROWS));
+            }
         }
         for g in 0..groups {
             for s in 0..SPLIT {
                 let part = SPLIT * g + s;
-                let mut sum = [L::splat(0); T];
-                for t in 0..T {
-                    let bias = &*x[t];
-                    sum[t] = match (L::BIAS, SPLIT) {
-                        (0, _) => L::splat(0),
-                        (_, 1) => L::splat(*bias.bias32.get_unchecked(part) as u32),
-                        _ => L::splat(*bias.bias16.get_unchecked(part) as u32),
-                    };
-                }
-                let quads = GROUP / 4 / SPLIT;
-                let codes = panel.codes.as_ptr().add(part * quads * 4 * L::ROWS);
-                let mut values = [std::ptr::null(); T];
-                for t in 0..T {
-                    values[t] = (*x[t]).q.as_ptr().add(4 * part * quads);
-                }
-                L::dots(&mut sum, quads, codes, values);
-                let scales = L::load_f32(panel.scales.as_ptr().add(part * L::ROWS));
-                for t in 0..T {
-                    let x_scale = L::splat_f32(*(*x[t]).scale.get_unchecked(g));
-                    total[t] = L::fma(L::to_f32(sum[t]), L::mul_f32(scales, x_scale), total[t]);
-                }
-                if OFFSETS {
-                    let offsets = L::load_f32(panel.offsets.as_ptr().add(part * L::ROWS));
+                let sum = group_sums::<L, T, P, SPLIT>(panels, part, x);
+                for p in 0..P {
+                    let scales = L::load_f32(panels[p].scales.as_ptr().add(part * L::ROWS));
                     for t in 0..T {
-                        let x = &*x[t];
-                        let x_sum = if SPLIT == 1 {
-                            *x.sum32.get_unchecked(part)
-                        } else {
-                            *x.sum16.get_unchecked(part)
-                        };
-                        total[t] = L::fma(offsets, L::splat_f32(x_sum), total[t]);
+                        let scale =
+                            L::mul_f32(scales, L::splat_f32(*(*x[t]).scale.as_ptr().add(g)));
+                        total[t][p] = L::fma(L::to_f32(sum[t][p]), scale, total[t][p]);
+                    }
+                    if OFFSETS {
+                        let offsets = L::load_f32(panels[p].offsets.as_ptr().add(part * L::ROWS));
+                        for t in 0..T {
+                            let x = &*x[t];
+                            let x = if SPLIT == 1 { x.sum32.as_ptr() } else { x.sum16.as_ptr() };
+                            total[t][p] = L::fma(offsets, L::splat_f32(*x.add(part)), total[t][p]);
+                        }
                     }
                 }
             }
         }
         for t in 0..T {
-            L::store_f32(sums.as_mut_ptr().add(t * L::ROWS), total[t]);
+            for p in 0..P {
+                L::store_f32(sums.as_mut_ptr().add((t * P + p) * L::ROWS), total[t][p]);
+            }
         }
+    }
+}
+
+/// The integer sums of part `part`: a group, or half of one where two scales share it.
+///
+/// # Safety
+/// As for [`tile`]; the part must lie inside the panels.
+#[inline(always)]
+unsafe fn group_sums<L: RowLanes, const T: usize, const P: usize, const SPLIT: usize>(
+    panels: &[Panel; 2],
+    part: usize,
+    x: &[*const ActBlock; MAX_TILE],
+) -> [[L::V; P]; T] {
+    // SAFETY: passed on.
+    unsafe {
+        let mut sum = [[L::splat(0); P]; T];
+        let mut values = [std::ptr::null(); T];
+        let quads = GROUP / 4 / SPLIT;
+        for t in 0..T {
+            let x = &*x[t];
+            values[t] = x.q.as_ptr().add(4 * part * quads);
+            if L::BIAS != 0 {
+                let bias = if SPLIT == 1 { x.bias32.as_ptr() } else { x.bias16.as_ptr() };
+                sum[t] = [L::splat(*bias.add(part) as u32); P];
+            }
+        }
+        let mut codes = [std::ptr::null(); P];
+        for p in 0..P {
+            codes[p] = panels[p].codes.as_ptr().add(part * quads * 4 * L::ROWS);
+        }
+        L::dots(&mut sum, quads, codes, values);
+        sum
     }
 }

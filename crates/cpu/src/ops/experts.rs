@@ -82,13 +82,11 @@ impl Cpu {
                     for panel in panels.panels(task % tasks) {
                         let PanelRows { first, last, .. } = panel;
                         let (weight, rows) = (&gate.matrix.weight, panel.of_expert(gate_base));
-                        gate_product.panel(weight, rows, &acts, tokens, (scratch, 0));
+                        let stride = gate_product.panel(weight, rows, &acts, tokens, (scratch, 0));
                         let (weight, rows) = (&up.matrix.weight, panel.of_expert(up_base));
                         up_product.panel(weight, rows, &acts, tokens, (scratch, 1));
                         let (gates, ups) = scratch.sums_mut();
-                        let sums = gates
-                            .chunks_exact(gate_product.rows())
-                            .zip(ups.chunks_exact(up_product.rows()));
+                        let sums = gates.chunks_exact(stride).zip(ups.chunks_exact(stride));
                         for (&pair, (gates, ups)) in pairs.iter().zip(sums) {
                             let at = pair as usize * width;
                             // SAFETY: a pair belongs to one group, a weight row of it to one task.
@@ -158,9 +156,10 @@ impl Cpu {
             SCRATCH.with_borrow_mut(|scratch| {
                 for panel in panels.panels(task % tasks) {
                     let PanelRows { first, last, .. } = panel;
-                    product.panel(&down.weight, panel.of_expert(base), &acts, pairs, (scratch, 0));
+                    let rows = panel.of_expert(base);
+                    let stride = product.panel(&down.weight, rows, &acts, pairs, (scratch, 0));
                     let (sums, _) = scratch.sums_mut();
-                    for (&pair, sums) in pairs.iter().zip(sums.chunks_exact(product.rows())) {
+                    for (&pair, sums) in pairs.iter().zip(sums.chunks_exact(stride)) {
                         let at = pair as usize * n_out;
                         // SAFETY: a pair belongs to one group, a weight row of it to one task.
                         let part = unsafe { out.slice(at + first..at + last) };

@@ -76,10 +76,10 @@ impl Cpu {
         pool.run(tasks.count(), &|task| {
             SCRATCH.with_borrow_mut(|scratch| {
                 for panel in tasks.panels(task) {
-                    product.panel(&w.weight, panel, &acts, tokens, (scratch, 0));
+                    let stride = product.panel(&w.weight, panel, &acts, tokens, (scratch, 0));
                     let PanelRows { first, last, .. } = panel;
                     let (sums, _) = scratch.sums_mut();
-                    for (t, sums) in sums.chunks_exact(product.rows()).take(rows).enumerate() {
+                    for (t, sums) in sums.chunks_exact(stride).take(rows).enumerate() {
                         // SAFETY: a weight row belongs to one task.
                         let y = unsafe { out.slice(t * n_out + first..t * n_out + last) };
                         y.copy_from_slice(&sums[..last - first]);

@@ -1,6 +1,6 @@
 //! The grids of the lattice formats, packed for gathers.
 
-use crate::int8::lanes::RowLanes;
+use crate::int8::lanes::{Planes, RowLanes};
 use quant::codebook::{IQ1S_GRID, IQ2S_GRID, IQ2XS_GRID, IQ2XXS_GRID, IQ3S_GRID, IQ3XXS_GRID};
 
 /// Magnitudes of the IQ2 grids, by the 2-bit codes of the packed tables.
@@ -51,27 +51,100 @@ const fn pack_iq3<const N: usize>(grid: &[[u8; 4]; N], bias: u8) -> [u32; N] {
     packed
 }
 
-pub(super) static IQ2XXS: [u32; 256] = pack_iq2(IQ2XXS_GRID);
-pub(super) static IQ2XS: [u32; 512] = pack_iq2(IQ2XS_GRID);
-pub(super) static IQ2S: [u32; 1024] = pack_iq2(IQ2S_GRID);
+/// The two bytes of IQ2's packed rows, apart.
+const fn planes_iq2<const N: usize>(packed: &[u32; N]) -> Planes<N> {
+    let mut planes = Planes([[0; N]; 2]);
+    let mut i = 0;
+    while i < N {
+        planes.0[0][i] = packed[i] as u8;
+        planes.0[1][i] = (packed[i] >> 8) as u8;
+        i += 1;
+    }
+    planes
+}
+
+/// Two values of 3 bits per byte: values 0 and 1 of a row in the first, 2 and 3 in the second plane.
+const fn planes_iq3<const N: usize>(grid: &[[u8; 4]; N], magnitudes: &[u8; 8]) -> Planes<N> {
+    let mut planes = Planes([[0; N]; 2]);
+    let mut i = 0;
+    while i < N {
+        let mut j = 0;
+        while j < 4 {
+            let mut code = 0;
+            while magnitudes[code] != grid[i][j] {
+                code += 1;
+            }
+            planes.0[j / 2][i] |= (code as u8) << (3 * (j % 2));
+            j += 1;
+        }
+        i += 1;
+    }
+    planes
+}
+
+/// Magnitudes of the IQ3 grids, by the 3-bit codes of the planes.
+const IQ3XXS_MAGNITUDES: [u8; 8] = [4, 12, 20, 28, 36, 44, 52, 62];
+const IQ3S_MAGNITUDES: [u8; 8] = [1, 3, 5, 7, 9, 11, 13, 15];
+
+/// An IQ2 grid of N rows.
+pub(super) struct Iq2Grid<const N: usize> {
+    /// For gathers: the eight codes of a row.
+    pub(super) words: [u32; N],
+    /// For look-ups in registers.
+    pub(super) planes: Planes<N>,
+}
+
+impl<const N: usize> Iq2Grid<N> {
+    const fn new(grid: &[[u8; 8]; N]) -> Self {
+        let words = pack_iq2(grid);
+        Self { words, planes: planes_iq2(&words) }
+    }
+}
+
+pub(super) static IQ2XXS: Iq2Grid<256> = Iq2Grid::new(IQ2XXS_GRID);
+pub(super) static IQ2XS: Iq2Grid<512> = Iq2Grid::new(IQ2XS_GRID);
+pub(super) static IQ2S: Iq2Grid<1024> = Iq2Grid::new(IQ2S_GRID);
 pub(super) static IQ1: [u32; 2048] = pack_iq1(IQ1S_GRID);
+static IQ3XXS_PLANES: Planes<256> = planes_iq3(IQ3XXS_GRID, &IQ3XXS_MAGNITUDES);
+static IQ3S_PLANES: Planes<512> = planes_iq3(IQ3S_GRID, &IQ3S_MAGNITUDES);
+
+/// An IQ3 grid of N rows, for one bias.
+pub(super) struct Iq3Grid<const N: usize> {
+    /// For gathers: the four stored magnitudes of a row.
+    pub(super) words: &'static [u32; N],
+    /// For look-ups in registers.
+    pub(super) planes: &'static Planes<N>,
+    /// Stored magnitudes by the planes' codes.
+    pub(super) magnitudes: [u8; 16],
+}
+
+/// `table` as panels store it.
+const fn stored<const N: usize>(table: &[u8; N], bias: u8) -> [u8; 16] {
+    let mut stored = [0; 16];
+    let mut i = 0;
+    while i < N {
+        stored[i] = table[i] ^ bias;
+        i += 1;
+    }
+    stored
+}
 
 /// Tables that depend on the bias of the instruction set.
 pub(super) struct Grids<L>(L);
 
 impl<L: RowLanes> Grids<L> {
-    pub(super) const IQ3XXS: &'static [u32; 256] = &pack_iq3(IQ3XXS_GRID, L::BIAS);
-    pub(super) const IQ3S: &'static [u32; 512] = &pack_iq3(IQ3S_GRID, L::BIAS);
-    /// The IQ2 magnitudes by 2-bit code.
-    pub(super) const IQ2: &'static [u8; 16] = &{
-        let mut table = [0; 16];
-        let mut i = 0;
-        while i < 3 {
-            table[i] = IQ2_MAGNITUDES[i] ^ L::BIAS;
-            i += 1;
-        }
-        table
+    pub(super) const IQ3XXS: Iq3Grid<256> = Iq3Grid {
+        words: &pack_iq3(IQ3XXS_GRID, L::BIAS),
+        planes: &IQ3XXS_PLANES,
+        magnitudes: stored(&IQ3XXS_MAGNITUDES, L::BIAS),
     };
+    pub(super) const IQ3S: Iq3Grid<512> = Iq3Grid {
+        words: &pack_iq3(IQ3S_GRID, L::BIAS),
+        planes: &IQ3S_PLANES,
+        magnitudes: stored(&IQ3S_MAGNITUDES, L::BIAS),
+    };
+    /// The IQ2 magnitudes by 2-bit code.
+    pub(super) const IQ2: &'static [u8; 16] = &stored(&IQ2_MAGNITUDES, L::BIAS);
 }
 
 /// Four values of 2 bits, from the low byte of every lane to a byte each.
@@ -85,5 +158,19 @@ pub(super) unsafe fn spread_2<L: RowLanes>(v: L::V) -> L::V {
         let v = L::and(v, L::splat(0xff));
         let v = L::and(L::or(v, L::shl(v, 12)), L::splat(0x000f_000f));
         L::and(L::or(v, L::shl(v, 6)), L::splat(0x0303_0303))
+    }
+}
+
+/// Four values of 3 bits, two in the low six bits of a lane of each vector, to a byte each.
+///
+/// # Safety
+/// The instruction set of `L` must be enabled.
+#[inline(always)]
+pub(super) unsafe fn spread_3<L: RowLanes>(a: L::V, b: L::V) -> L::V {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let a = L::and(a, L::splat(0x3f));
+        let v = L::or(a, L::and(L::shl(b, 16), L::splat(0x3f_0000)));
+        L::and(L::or(v, L::shl(v, 5)), L::splat(0x0707_0707))
     }
 }

@@ -1,6 +1,6 @@
 //! The IQ2 and IQ3 formats: magnitudes from a grid, signs beside them.
 
-use super::grids::{Grids, IQ2S, IQ2XS, IQ2XXS, spread_2};
+use super::grids::{Grids, IQ2S, IQ2XS, IQ2XXS, Iq2Grid, Iq3Grid, spread_2, spread_3};
 use super::{PanelFormat, bytes};
 use crate::int8::lanes::RowLanes;
 use crate::int8::panel::{Sink, Source};
@@ -21,18 +21,77 @@ unsafe fn with_signs<L: RowLanes>(magnitudes: L::V, signs: L::V) -> L::V {
     }
 }
 
-/// Eight values of an IQ2 grid row with the signs in the low byte of `signs`.
+/// The four rows of an IQ2 grid whose indices are the bytes of `low` with those of `high` above them,
+/// each with the signs in its byte of `signs`: octets `first ..`.
 ///
 /// # Safety
-/// As for [`PanelFormat::block`].
+/// As for [`PanelFormat::block`]; indices must be below N.
 #[inline(always)]
-unsafe fn octet<L: RowLanes>(row: L::V, signs: L::V, to: Sink, octet: usize) {
+unsafe fn octets<L: RowLanes, const N: usize>(
+    grid: &Iq2Grid<N>,
+    [low, high]: [L::V; 2],
+    signs: L::V,
+    to: Sink,
+    first: usize,
+) {
     // SAFETY: passed on.
     unsafe {
-        let low = L::look_up(Grids::<L>::IQ2, spread_2::<L>(row));
-        to.quad::<L>(2 * octet, with_signs::<L>(low, signs));
-        let high = L::look_up(Grids::<L>::IQ2, spread_2::<L>(L::shr(row, 8)));
-        to.quad::<L>(2 * octet + 1, with_signs::<L>(high, L::shr(signs, 4)));
+        let planes = if L::PLANES { L::planes(&grid.planes, low, high) } else { [low, high] };
+        for j in 0..4 {
+            let at = 8 * j as u32;
+            let codes = if L::PLANES {
+                [L::shr(planes[0], at), L::shr(planes[1], at)]
+            } else {
+                let row = L::gather(&grid.words, index::<L>(low, high, at));
+                [row, L::shr(row, 8)]
+            };
+            for (half, codes) in codes.into_iter().enumerate() {
+                let magnitudes = L::look_up(Grids::<L>::IQ2, spread_2::<L>(codes));
+                let signs = L::shr(signs, at + 4 * half as u32);
+                to.quad::<L>(2 * (first + j) + half, with_signs::<L>(magnitudes, signs));
+            }
+        }
+    }
+}
+
+/// The four rows of an IQ3 grid as in [`octets`], each with four bits of `signs`: quads `first ..`.
+///
+/// # Safety
+/// As for [`octets`].
+#[inline(always)]
+unsafe fn quads<L: RowLanes, const N: usize>(
+    grid: &Iq3Grid<N>,
+    [low, high]: [L::V; 2],
+    signs: L::V,
+    to: Sink,
+    first: usize,
+) {
+    // SAFETY: passed on.
+    unsafe {
+        let planes = if L::PLANES { L::planes(grid.planes, low, high) } else { [low, high] };
+        for j in 0..4 {
+            let at = 8 * j as u32;
+            let magnitudes = if L::PLANES {
+                let codes = spread_3::<L>(L::shr(planes[0], at), L::shr(planes[1], at));
+                L::look_up(&grid.magnitudes, codes)
+            } else {
+                L::gather(grid.words, index::<L>(low, high, at))
+            };
+            to.quad::<L>(first + j, with_signs::<L>(magnitudes, L::shr(signs, 4 * j as u32)));
+        }
+    }
+}
+
+/// Byte `at / 8` of `low` with that of `high` above it.
+///
+/// # Safety
+/// The instruction set of `L` must be enabled.
+#[inline(always)]
+unsafe fn index<L: RowLanes>(low: L::V, high: L::V, at: u32) -> L::V {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let byte = L::splat(0xff);
+        L::or(L::and(L::shr(low, at), byte), L::shl(L::and(L::shr(high, at), byte), 8))
     }
 }
 
@@ -113,14 +172,25 @@ impl PanelFormat for IQ2_XXS {
                     let b = 2 * pair + k;
                     to.scale::<L>(b, half_step::<L>(d, L::shr(signs_scale, 28), 0.25));
                     let signs = sign_bytes::<L>(signs_scale);
-                    for l in 0..4 {
-                        let at = 8 * l as u32;
-                        let i = L::and(L::shr(index, at), L::splat(0xff));
-                        octet::<L>(L::gather(&IQ2XXS, i), L::shr(signs, at), to, 4 * b + l);
-                    }
+                    octets::<L, 256>(&IQ2XXS, [index, L::splat(0)], signs, to, 4 * b);
                 }
             }
         }
+    }
+}
+
+/// The bytes at bit `at` of four 16-bit words.
+///
+/// # Safety
+/// The instruction set of `L` must be enabled.
+#[inline(always)]
+unsafe fn four_bytes<L: RowLanes>([a, b]: [L::V; 2], at: u32) -> L::V {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (a, b) = (L::shr(a, at), L::shr(b, at));
+        let a = L::or(L::and(a, L::splat(0xff)), L::and(L::shr(a, 8), L::splat(0xff00)));
+        let b = L::or(L::and(b, L::splat(0xff)), L::and(L::shr(b, 8), L::splat(0xff00)));
+        L::or(a, L::shl(b, 16))
     }
 }
 
@@ -138,16 +208,14 @@ impl PanelFormat for IQ2_XS {
             // 16 bits per octet: 9 of index, 7 of signs.
             for four in 0..4 {
                 let words = from.columns::<L>(offset_of!(IQ2_XS, qs) + 16 * four);
-                for (k, word) in words.into_iter().enumerate() {
-                    let first = 8 * four + 2 * k;
-                    let fields =
-                        L::or(L::and(L::shr(word, 9), L::splat(0x7f)), L::shl(L::shr(word, 25), 8));
+                for (k, words) in words.as_chunks::<2>().0.iter().enumerate() {
+                    let low = four_bytes::<L>(*words, 0);
+                    // Above it a bit of the index and seven bits of signs.
+                    let above = four_bytes::<L>(*words, 8);
+                    let high = L::and(above, bytes::<L>(1));
+                    let fields = L::and(L::shr(above, 1), bytes::<L>(0x7f));
                     let signs = with_parity::<L>(fields);
-                    for l in 0..2 {
-                        let i = L::and(L::shr(word, 16 * l as u32), L::splat(0x1ff));
-                        let signs = L::shr(signs, 8 * l as u32);
-                        octet::<L>(L::gather(&IQ2XS, i), signs, to, first + l);
-                    }
+                    octets::<L, 512>(&IQ2XS, [low, high], signs, to, 8 * four + 4 * k);
                 }
             }
         }
@@ -170,12 +238,11 @@ impl PanelFormat for IQ2_S {
                 let index = from.columns::<L>(offset_of!(IQ2_S, qs) + 16 * half);
                 let signs = from.columns::<L>(offset_of!(IQ2_S, signs) + 16 * half);
                 let top = [top_a, top_b][half];
-                for k in 0..16 {
-                    let at = 8 * (k % 4) as u32;
-                    let low = L::and(L::shr(index[k / 4], at), L::splat(0xff));
-                    let high = L::and(L::shl(L::shr(top, 2 * k as u32), 8), L::splat(0x300));
-                    let row = L::gather(&IQ2S, L::or(low, high));
-                    octet::<L>(row, L::shr(signs[k / 4], at), to, 16 * half + k);
+                for k in 0..4 {
+                    // A byte of top bits per group of four octets.
+                    let high = spread_2::<L>(L::shr(top, 8 * k as u32));
+                    let low = index[k];
+                    octets::<L, 1024>(&IQ2S, [low, high], signs[k], to, 16 * half + 4 * k);
                 }
             }
         }
@@ -201,13 +268,11 @@ impl PanelFormat for IQ3_XXS {
                     let b = 4 * half + k;
                     to.scale::<L>(b, half_step::<L>(d, L::shr(word, 28), 0.5));
                     let signs = sign_bytes::<L>(word);
-                    for j in 0..8 {
-                        // Byte 8 * k + j of 32.
-                        let v = index[k / 2][2 * (k % 2) + j / 4];
-                        let i = L::and(L::shr(v, 8 * (j % 4) as u32), L::splat(0xff));
-                        let row = L::gather(Grids::<L>::IQ3XXS, i);
-                        let signs = L::shr(signs, 4 * j as u32);
-                        to.quad::<L>(8 * b + j, with_signs::<L>(row, signs));
+                    for j in 0..2 {
+                        let low = index[k / 2][2 * (k % 2) + j];
+                        let signs = L::shr(signs, 16 * j as u32);
+                        let grid = &Grids::<L>::IQ3XXS;
+                        quads::<L, 256>(grid, [low, L::splat(0)], signs, to, 8 * b + 4 * j);
                     }
                 }
             }
@@ -238,14 +303,13 @@ impl PanelFormat for IQ3_S {
                     let s = L::and(L::shr(scales, 4 * b as u32), L::splat(15));
                     let s = L::to_f32(L::or(L::shl(s, 1), L::splat(1)));
                     to.scale::<L>(b, L::mul_f32(d, s));
-                    for j in 0..8 {
-                        let v = index[k / 2][2 * (k % 2) + j / 4];
-                        let low = L::and(L::shr(v, 8 * (j % 4) as u32), L::splat(0xff));
-                        let high =
-                            L::and(L::shl(L::shr(top, (8 * k + j) as u32), 8), L::splat(0x100));
-                        let row = L::gather(Grids::<L>::IQ3S, L::or(low, high));
-                        let signs = L::shr(signs, 4 * j as u32);
-                        to.quad::<L>(8 * b + j, with_signs::<L>(row, signs));
+                    for j in 0..2 {
+                        let low = index[k / 2][2 * (k % 2) + j];
+                        let high = L::masks(L::shr(top, (8 * k + 4 * j) as u32));
+                        let high = L::and(high, bytes::<L>(1));
+                        let signs = L::shr(signs, 16 * j as u32);
+                        let grid = &Grids::<L>::IQ3S;
+                        quads::<L, 512>(grid, [low, high], signs, to, 8 * b + 4 * j);
                     }
                 }
             }
