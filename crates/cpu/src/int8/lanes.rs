@@ -74,6 +74,48 @@ pub(crate) trait RowLanes: 'static {
             [Self::load(out[0].as_ptr()), Self::load(out[1].as_ptr())]
         }
     }
+    /// Byte j of a lane is two bits of it, from bit `at + 2 * j`; `at` is at most 24.
+    #[inline(always)]
+    unsafe fn fields_2(v: Self::V, at: u32) -> Self::V {
+        // SAFETY: passed on.
+        unsafe {
+            let v = Self::and(Self::shr(v, at), Self::splat(0xff));
+            let v = Self::and(Self::or(v, Self::shl(v, 12)), Self::splat(0x000f_000f));
+            Self::and(Self::or(v, Self::shl(v, 6)), Self::splat(0x0303_0303))
+        }
+    }
+    /// `table` at four indices per lane: [`RowLanes::fields_2`] of `v` at `at`, above them bit
+    /// `sign + j` of `signs`. A table of 8 entries.
+    #[inline(always)]
+    unsafe fn signed_2(
+        table: &[u8; 16],
+        (v, at): (Self::V, u32),
+        (signs, sign): (Self::V, u32),
+    ) -> Self::V {
+        // SAFETY: passed on.
+        unsafe {
+            let minus = Self::and(Self::masks(Self::shr(signs, sign)), Self::splat(0x0404_0404));
+            Self::look_up(table, Self::or(Self::fields_2(v, at), minus))
+        }
+    }
+    /// The same for fields of three bits, the first two from bit `at` of `a`, the other two from bit
+    /// `at` of `b`. A table of 16 entries.
+    #[inline(always)]
+    unsafe fn signed_3(
+        table: &[u8; 16],
+        ([a, b], at): ([Self::V; 2], u32),
+        (signs, sign): (Self::V, u32),
+    ) -> Self::V {
+        // SAFETY: passed on.
+        unsafe {
+            let a = Self::and(Self::shr(a, at), Self::splat(0x3f));
+            let b = Self::and(Self::shr(b, at), Self::splat(0x3f));
+            let v = Self::or(a, Self::shl(b, 16));
+            let codes = Self::and(Self::or(v, Self::shl(v, 5)), Self::splat(0x0707_0707));
+            let minus = Self::and(Self::masks(Self::shr(signs, sign)), Self::splat(0x0808_0808));
+            Self::look_up(table, Self::or(codes, minus))
+        }
+    }
     /// Reads 4 bytes per row.
     unsafe fn load(p: *const u8) -> Self::V;
     /// Writes 4 bytes per row.

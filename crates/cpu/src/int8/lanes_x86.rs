@@ -233,6 +233,51 @@ impl RowLanes for Avx512Vnni {
     }
 
     #[inline(always)]
+    unsafe fn fields_2(v: __m512i, at: u32) -> __m512i {
+        // SAFETY: the trait's contract.
+        unsafe {
+            let fields = _mm512_multishift_epi64_epi8(bit_offsets([0, 2, 4, 6], at), v);
+            _mm512_and_si512(fields, _mm512_set1_epi8(3))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn signed_2(
+        table: &[u8; 16],
+        (v, at): (__m512i, u32),
+        (signs, sign): (__m512i, u32),
+    ) -> __m512i {
+        // SAFETY: the trait's contract.
+        unsafe {
+            let fields = _mm512_multishift_epi64_epi8(bit_offsets([0, 2, 4, 6], at), v);
+            // Each byte's sign at its bit 2.
+            let signs = _mm512_multishift_epi64_epi8(bit_offsets([62, 63, 64, 65], sign), signs);
+            let index = select(_mm512_set1_epi8(3), fields, signs);
+            Self::look_up(table, _mm512_and_si512(index, _mm512_set1_epi8(7)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn signed_3(
+        table: &[u8; 16],
+        ([a, b], at): ([__m512i; 2], u32),
+        (signs, sign): (__m512i, u32),
+    ) -> __m512i {
+        /// Bytes 2 and 3 of every lane.
+        const UPPER: u64 = 0xcccc_cccc_cccc_cccc;
+        // SAFETY: the trait's contract.
+        unsafe {
+            let offsets = bit_offsets([0, 3, 0, 3], at);
+            let fields = _mm512_multishift_epi64_epi8(offsets, a);
+            let fields = _mm512_mask_multishift_epi64_epi8(fields, UPPER, offsets, b);
+            // Each byte's sign at its bit 3.
+            let signs = _mm512_multishift_epi64_epi8(bit_offsets([61, 62, 63, 64], sign), signs);
+            let index = select(_mm512_set1_epi8(7), fields, signs);
+            Self::look_up(table, _mm512_and_si512(index, _mm512_set1_epi8(15)))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn planes<const N: usize>(
         table: &Planes<N>,
         low: __m512i,
@@ -249,7 +294,7 @@ impl RowLanes for Avx512Vnni {
             ];
             let mut out = [low; 2];
             for (out, plane) in out.iter_mut().zip(&table.0) {
-                let p = plane.as_ptr();
+                let p = opaque(plane.as_ptr());
                 *out = look_up_256(p, low, bit[0], bit[1]);
                 if N >= 512 {
                     let upper = look_up_256(p.add(256), low, bit[0], bit[1]);
@@ -265,6 +310,42 @@ impl RowLanes for Avx512Vnni {
             out
         }
     }
+}
+
+/// Where the bytes of a lane begin for a multishift, which works on pairs of lanes.
+///
+/// # Safety
+/// AVX-512.
+#[inline(always)]
+unsafe fn bit_offsets(offsets: [u32; 4], at: u32) -> __m512i {
+    let [a, b, c, d] = offsets.map(|offset| u64::from((offset + at) & 63));
+    let lane = a | b << 8 | c << 16 | d << 24;
+    // The upper lane begins 32 bits further; offsets count modulo 64.
+    let [a, b, c, d] = offsets.map(|offset| u64::from((offset + at + 32) & 63));
+    let upper = a | b << 8 | c << 16 | d << 24;
+    // SAFETY: the caller's promise.
+    unsafe { _mm512_set1_epi64((lane | upper << 32) as i64) }
+}
+
+/// Bits of `a` where `mask` is set, of `b` elsewhere.
+///
+/// # Safety
+/// AVX-512.
+#[inline(always)]
+unsafe fn select(mask: __m512i, a: __m512i, b: __m512i) -> __m512i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm512_ternarylogic_epi64::<0xca>(mask, a, b) }
+}
+
+/// The same address, which the compiler no longer knows: what is read there stays where it is used,
+/// in place of registers that are needed for other things.
+#[inline(always)]
+#[expect(clippy::pointers_in_nomem_asm_block, reason = "nothing is read or written")]
+fn opaque(p: *const u8) -> *const u8 {
+    let mut p = p;
+    // SAFETY: no instruction at all.
+    unsafe { std::arch::asm!("/* {0} */", inout(reg) p, options(nomem, nostack, preserves_flags)) };
+    p
 }
 
 /// 256 bytes at `table` at every byte of `index`, whose bits 6 and 7 the masks hold.

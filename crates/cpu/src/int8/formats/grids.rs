@@ -114,19 +114,20 @@ pub(super) struct Iq3Grid<const N: usize> {
     pub(super) words: &'static [u32; N],
     /// For look-ups in registers.
     pub(super) planes: &'static Planes<N>,
-    /// Stored magnitudes by the planes' codes.
-    pub(super) magnitudes: [u8; 16],
+    /// Stored values by the planes' codes, with bit 3 for minus.
+    pub(super) signed: [u8; 16],
 }
 
-/// `table` as panels store it.
-const fn stored<const N: usize>(table: &[u8; N], bias: u8) -> [u8; 16] {
-    let mut stored = [0; 16];
+/// Magnitudes as panels store them, `half` of them positive, then the same ones negative.
+const fn signed<const N: usize>(magnitudes: &[u8; N], half: usize, bias: u8) -> [u8; 16] {
+    let mut table = [0; 16];
     let mut i = 0;
     while i < N {
-        stored[i] = table[i] ^ bias;
+        table[i] = magnitudes[i] ^ bias;
+        table[half + i] = magnitudes[i].wrapping_neg() ^ bias;
         i += 1;
     }
-    stored
+    table
 }
 
 /// Tables that depend on the bias of the instruction set.
@@ -136,41 +137,13 @@ impl<L: RowLanes> Grids<L> {
     pub(super) const IQ3XXS: Iq3Grid<256> = Iq3Grid {
         words: &pack_iq3(IQ3XXS_GRID, L::BIAS),
         planes: &IQ3XXS_PLANES,
-        magnitudes: stored(&IQ3XXS_MAGNITUDES, L::BIAS),
+        signed: signed(&IQ3XXS_MAGNITUDES, 8, L::BIAS),
     };
     pub(super) const IQ3S: Iq3Grid<512> = Iq3Grid {
         words: &pack_iq3(IQ3S_GRID, L::BIAS),
         planes: &IQ3S_PLANES,
-        magnitudes: stored(&IQ3S_MAGNITUDES, L::BIAS),
+        signed: signed(&IQ3S_MAGNITUDES, 8, L::BIAS),
     };
-    /// The IQ2 magnitudes by 2-bit code.
-    pub(super) const IQ2: &'static [u8; 16] = &stored(&IQ2_MAGNITUDES, L::BIAS);
-}
-
-/// Four values of 2 bits, from the low byte of every lane to a byte each.
-///
-/// # Safety
-/// The instruction set of `L` must be enabled.
-#[inline(always)]
-pub(super) unsafe fn spread_2<L: RowLanes>(v: L::V) -> L::V {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let v = L::and(v, L::splat(0xff));
-        let v = L::and(L::or(v, L::shl(v, 12)), L::splat(0x000f_000f));
-        L::and(L::or(v, L::shl(v, 6)), L::splat(0x0303_0303))
-    }
-}
-
-/// Four values of 3 bits, two in the low six bits of a lane of each vector, to a byte each.
-///
-/// # Safety
-/// The instruction set of `L` must be enabled.
-#[inline(always)]
-pub(super) unsafe fn spread_3<L: RowLanes>(a: L::V, b: L::V) -> L::V {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let a = L::and(a, L::splat(0x3f));
-        let v = L::or(a, L::and(L::shl(b, 16), L::splat(0x3f_0000)));
-        L::and(L::or(v, L::shl(v, 5)), L::splat(0x0707_0707))
-    }
+    /// Stored values of the IQ2 grids by 2-bit code, with bit 2 for minus.
+    pub(super) const IQ2: &'static [u8; 16] = &signed(&IQ2_MAGNITUDES, 4, L::BIAS);
 }

@@ -1,6 +1,6 @@
 //! The IQ2 and IQ3 formats: magnitudes from a grid, signs beside them.
 
-use super::grids::{Grids, IQ2S, IQ2XS, IQ2XXS, Iq2Grid, Iq3Grid, spread_2, spread_3};
+use super::grids::{Grids, IQ2S, IQ2XS, IQ2XXS, Iq2Grid, Iq3Grid};
 use super::{PanelFormat, bytes};
 use crate::int8::lanes::RowLanes;
 use crate::int8::panel::{Sink, Source};
@@ -40,16 +40,16 @@ unsafe fn octets<L: RowLanes, const N: usize>(
         for j in 0..4 {
             let at = 8 * j as u32;
             let codes = if L::PLANES {
-                [L::shr(planes[0], at), L::shr(planes[1], at)]
+                [(planes[0], at), (planes[1], at)]
             } else {
                 let row = L::gather(&grid.words, index::<L>(low, high, at));
-                [row, L::shr(row, 8)]
+                [(row, 0), (row, 8)]
             };
-            for (half, codes) in codes.into_iter().enumerate() {
-                let magnitudes = L::look_up(Grids::<L>::IQ2, spread_2::<L>(codes));
-                let signs = L::shr(signs, at + 4 * half as u32);
-                to.quad::<L>(2 * (first + j) + half, with_signs::<L>(magnitudes, signs));
-            }
+            let quad = 2 * (first + j);
+            let values = L::signed_2(Grids::<L>::IQ2, codes[0], (signs, at));
+            to.quad::<L>(quad, values);
+            let values = L::signed_2(Grids::<L>::IQ2, codes[1], (signs, at + 4));
+            to.quad::<L>(quad + 1, values);
         }
     }
 }
@@ -71,13 +71,14 @@ unsafe fn quads<L: RowLanes, const N: usize>(
         let planes = if L::PLANES { L::planes(grid.planes, low, high) } else { [low, high] };
         for j in 0..4 {
             let at = 8 * j as u32;
-            let magnitudes = if L::PLANES {
-                let codes = spread_3::<L>(L::shr(planes[0], at), L::shr(planes[1], at));
-                L::look_up(&grid.magnitudes, codes)
+            let sign = 4 * j as u32;
+            let values = if L::PLANES {
+                L::signed_3(&grid.signed, (planes, at), (signs, sign))
             } else {
-                L::gather(grid.words, index::<L>(low, high, at))
+                let magnitudes = L::gather(grid.words, index::<L>(low, high, at));
+                with_signs::<L>(magnitudes, L::shr(signs, sign))
             };
-            to.quad::<L>(first + j, with_signs::<L>(magnitudes, L::shr(signs, 4 * j as u32)));
+            to.quad::<L>(first + j, values);
         }
     }
 }
@@ -240,7 +241,7 @@ impl PanelFormat for IQ2_S {
                 let top = [top_a, top_b][half];
                 for k in 0..4 {
                     // A byte of top bits per group of four octets.
-                    let high = spread_2::<L>(L::shr(top, 8 * k as u32));
+                    let high = L::fields_2(top, 8 * k as u32);
                     let low = index[k];
                     octets::<L, 1024>(&IQ2S, [low, high], signs[k], to, 16 * half + 4 * k);
                 }

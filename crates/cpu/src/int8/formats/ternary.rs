@@ -1,6 +1,6 @@
 //! Formats of 2 bits per value and less whose codes are small integers: Q2_0, IQ1_S, IQ1_M.
 
-use super::grids::{IQ1, spread_2};
+use super::grids::IQ1;
 use super::{PanelFormat, stored};
 use crate::int8::lanes::RowLanes;
 use crate::int8::panel::{Sink, Source};
@@ -21,7 +21,7 @@ impl PanelFormat for Q2_0 {
             let first = stored::<L>(-1);
             for (j, v) in from.columns::<L>(offset_of!(Q2_0, qs)).into_iter().enumerate() {
                 for k in 0..4 {
-                    let codes = spread_2::<L>(L::shr(v, 8 * k as u32));
+                    let codes = L::fields_2(v, 8 * k as u32);
                     to.quad::<L>(4 * j + k, L::add8(codes, first));
                 }
             }
@@ -44,7 +44,7 @@ unsafe fn octet<L: RowLanes>(index: L::V, minus: L::V, to: Sink, octet: usize) {
         let twos = L::or(twos, L::shl(twos, 16));
         let first = L::sub8(stored::<L>(-8 + 1), twos);
         for half in 0..2 {
-            let codes = L::shl(spread_2::<L>(L::shr(row, 8 * half as u32)), 3);
+            let codes = L::shl(L::fields_2(row, 8 * half as u32), 3);
             to.quad::<L>(2 * octet + half, L::add8(codes, first));
         }
     }
