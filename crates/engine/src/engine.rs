@@ -62,6 +62,8 @@ pub struct Engine<B: Backend> {
     config: EngineConfig,
     window: Window,
     tokens: Vec<u32>,
+    /// Ids before and in the feed that is being arranged.
+    before: Vec<u32>,
     ngrams: Vec<u64>,
     row_ids: Vec<u64>,
     wanted: Vec<usize>,
@@ -101,6 +103,7 @@ impl<B: Backend> Engine<B> {
             config,
             window: Window::new(),
             tokens: Vec::new(),
+            before: Vec::new(),
             ngrams: Vec::new(),
             row_ids: Vec::new(),
             wanted: Vec::new(),
@@ -167,6 +170,15 @@ impl<B: Backend> Engine<B> {
         self.forward_probed(feeds, &mut NoProbe)
     }
 
+    /// As [`Engine::forward`], with the logits in place of what `logits` held: nothing is allocated
+    /// where its room and the engine's is enough.
+    ///
+    /// # Errors
+    /// As for [`Engine::forward`]; `logits` is empty then.
+    pub fn forward_into(&mut self, feeds: &[Feed<'_>], logits: &mut Vec<f32>) -> Result<(), Error> {
+        self.window(feeds, &mut NoProbe, logits)
+    }
+
     /// As [`Engine::forward`], showing intermediate values to `probe`.
     ///
     /// # Errors
@@ -176,13 +188,28 @@ impl<B: Backend> Engine<B> {
         feeds: &[Feed<'_>],
         probe: &mut dyn Probe,
     ) -> Result<Vec<f32>, Error> {
+        let mut logits = Vec::new();
+        self.window(feeds, probe, &mut logits)?;
+        Ok(logits)
+    }
+
+    fn window(
+        &mut self,
+        feeds: &[Feed<'_>],
+        probe: &mut dyn Probe,
+        logits: &mut Vec<f32>,
+    ) -> Result<(), Error> {
+        logits.clear();
         self.check_feeds(feeds)?;
         for feed in feeds {
             let more = feed.tokens.len();
             self.slots.reserve(&mut self.backend, &self.weights, feed.slot, more)?;
         }
         self.arrange(feeds);
-        let result = self.run(probe);
+        let result = self.run(probe, logits);
+        if result.is_err() {
+            logits.clear();
+        }
         for feed in feeds {
             match result {
                 Ok(_) => self.slots.advance(feed.slot, feed.tokens),
@@ -252,16 +279,17 @@ impl<B: Backend> Engine<B> {
             }
             let Some(ple) = &self.hp.ple else { continue };
             // The hash looks back over at most `ngram - 1` ids: of the history, then of the feed.
-            let mut before = history[history.len().saturating_sub(ple.ngram)..].to_vec();
+            self.before.clear();
+            self.before.extend(&history[history.len().saturating_sub(ple.ngram)..]);
             for &token in feed.tokens {
-                ngram::rows(ple, &ngram::context(ple, &before, token), &mut self.row_ids);
+                ngram::rows(ple, &ngram::context(ple, &self.before, token), &mut self.row_ids);
                 self.ngrams.extend_from_slice(&self.row_ids);
-                before.push(token);
+                self.before.push(token);
             }
         }
     }
 
-    fn run(&mut self, probe: &mut dyn Probe) -> Result<Vec<f32>, Error> {
+    fn run(&mut self, probe: &mut dyn Probe, logits: &mut Vec<f32>) -> Result<(), Error> {
         let moe = &self.hp.moe;
         let mut pass = Pass {
             backend: &mut self.backend,
@@ -272,9 +300,7 @@ impl<B: Backend> Engine<B> {
             window: &self.window,
         };
         pass.trunk(&self.tokens, &self.ngrams, probe)?;
-        let mut logits = Vec::new();
-        pass.head(&self.wanted, self.hp.vocab, &mut logits)?;
-        Ok(logits)
+        pass.head(&self.wanted, self.hp.vocab, logits)
     }
 
     fn check_slot(&self, slot: usize) -> Result<(), Error> {

@@ -11,26 +11,17 @@ const GROUPS: usize = CHUNK / GROUP;
 pub(crate) struct ActBlock {
     pub(crate) q: [i8; CHUNK],
     pub(crate) scale: [f32; GROUPS],
-    /// Sums of `q` over 32 values, times -128: what codes stored with a bias of 128 add too much.
+    /// Sums of `q` over 32 values, times -128: what codes stored with a bias of 128 add too much, and
+    /// what a format's offsets are multiplied with.
     pub(crate) bias32: [i32; GROUPS],
     /// The same over 16 values.
     pub(crate) bias16: [i32; 2 * GROUPS],
-    /// `scale` times the sum of `q` over 32 values, for formats with an offset per group.
-    pub(crate) sum32: [f32; GROUPS],
-    /// The same over 16 values.
-    pub(crate) sum16: [f32; 2 * GROUPS],
 }
 
 impl ActBlock {
     /// All values zero.
-    pub(crate) const ZERO: Self = Self {
-        q: [0; CHUNK],
-        scale: [0.0; GROUPS],
-        bias32: [0; GROUPS],
-        bias16: [0; 2 * GROUPS],
-        sum32: [0.0; GROUPS],
-        sum16: [0.0; 2 * GROUPS],
-    };
+    pub(crate) const ZERO: Self =
+        Self { q: [0; CHUNK], scale: [0.0; GROUPS], bias32: [0; GROUPS], bias16: [0; 2 * GROUPS] };
 }
 
 impl Default for ActBlock {
@@ -70,10 +61,8 @@ pub(crate) fn quantise(x: &[f32], block: &mut ActBlock) {
         let sums = [half(0), half(1)];
         block.scale[g] = scale;
         block.bias32[g] = -128 * (sums[0] + sums[1]);
-        block.sum32[g] = scale * (sums[0] + sums[1]) as f32;
         for (h, sum) in sums.into_iter().enumerate() {
             block.bias16[2 * g + h] = -128 * sum;
-            block.sum16[2 * g + h] = scale * sum as f32;
         }
     }
 }
@@ -107,7 +96,6 @@ mod tests {
             let sum: i32 = block.q[32 * g..][..32].iter().map(|&q| i32::from(q)).sum();
             assert_eq!(block.bias32[g], -128 * sum);
             assert_eq!(block.bias16[2 * g] + block.bias16[2 * g + 1], -128 * sum);
-            assert_eq!(block.sum32[g], block.scale[g] * sum as f32);
         }
     }
 

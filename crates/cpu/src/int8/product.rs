@@ -38,6 +38,9 @@ pub(crate) struct Product {
     panels: usize,
     block_elements: usize,
     block_bytes: usize,
+    /// Whether the next panel is asked for while one is decoded. Formats of more than 6 bits are
+    /// decoded faster than memory delivers them: the processor's own prefetching does better there.
+    prefetches: bool,
 }
 
 /// Working memory of one thread.
@@ -101,7 +104,7 @@ impl Product {
         let chunk_bytes = CHUNK / self.block_elements * self.block_bytes;
         for (c, start) in (0..n_in).step_by(CHUNK).enumerate() {
             let values = CHUNK.min(n_in - start);
-            if then == Then::NextPanel {
+            if then == Then::NextPanel && self.prefetches {
                 prefetch(encoded, (c, n_in.div_ceil(CHUNK)));
             }
             for (panel, rows) in panels.iter_mut().zip(&rows[..count]) {
@@ -112,11 +115,15 @@ impl Product {
                 }
             }
             let blocks = &x.blocks[c * x.rows..(c + 1) * x.rows];
+            let mut next = tokens.chunks(MAX_TILE).skip(1);
             let tiles = tokens.chunks(MAX_TILE).zip(sums.chunks_mut(MAX_TILE * stride));
             for (tokens, sums) in tiles {
                 let mut of_tile: [*const ActBlock; MAX_TILE] = [&blocks[0]; MAX_TILE];
                 for (block, &t) in of_tile.iter_mut().zip(tokens) {
                     *block = &blocks[t as usize];
+                }
+                for &t in next.next().unwrap_or_default() {
+                    prefetch_block(&blocks[t as usize]);
                 }
                 let tile = self.tiles[count - 1][tokens.len() - 1];
                 // SAFETY: as above; the pointers come from references.
@@ -143,6 +150,21 @@ fn prefetch(encoded: &[u8], (part, parts): (usize, usize)) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (encoded, part, parts);
+}
+
+/// Asks for a block of activations, for the tile after this one: with many window rows they come
+/// from the second level of the cache.
+#[inline(always)]
+fn prefetch_block(block: &ActBlock) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..size_of::<ActBlock>()).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let address = std::ptr::from_ref(block).cast::<i8>().wrapping_add(line);
+        // SAFETY: a prefetch never faults, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = block;
 }
 
 /// Instantiates the products for a vector type and its instruction set.
@@ -220,6 +242,7 @@ macro_rules! instantiate {
                         panels: PANELS,
                         block_elements: F::ELEMENTS,
                         block_bytes: F::BYTES,
+                        prefetches: 8 * F::BYTES <= 6 * F::ELEMENTS,
                     }
                 }
             }

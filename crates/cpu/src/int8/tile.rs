@@ -58,9 +58,11 @@ pub(crate) unsafe fn tile<
                     if OFFSETS {
                         let offsets = L::load_f32(panels[p].offsets.as_ptr().add(part * L::ROWS));
                         for t in 0..T {
-                            let x = &*x[t];
-                            let x = if SPLIT == 1 { x.sum32.as_ptr() } else { x.sum16.as_ptr() };
-                            total[t][p] = L::fma(offsets, L::splat_f32(*x.add(part)), total[t][p]);
+                            // The bias is -128 times the sum: the product is as exact as the sum.
+                            let scale = L::splat_f32(*(*x[t]).scale.as_ptr().add(g) / -128.0);
+                            let bias = L::to_f32(L::splat(bias::<SPLIT>(&*x[t], part)));
+                            let x_sum = L::mul_f32(scale, bias);
+                            total[t][p] = L::fma(offsets, x_sum, total[t][p]);
                         }
                     }
                 }
@@ -93,8 +95,7 @@ unsafe fn group_sums<L: RowLanes, const T: usize, const P: usize, const SPLIT: u
             let x = &*x[t];
             values[t] = x.q.as_ptr().add(4 * part * quads);
             if L::BIAS != 0 {
-                let bias = if SPLIT == 1 { x.bias32.as_ptr() } else { x.bias16.as_ptr() };
-                sum[t] = [L::splat(*bias.add(part) as u32); P];
+                sum[t] = [L::splat(bias::<SPLIT>(x, part)); P];
             }
         }
         let mut codes = [std::ptr::null(); P];
@@ -103,5 +104,18 @@ unsafe fn group_sums<L: RowLanes, const T: usize, const P: usize, const SPLIT: u
         }
         L::dots(&mut sum, quads, codes, values);
         sum
+    }
+}
+
+/// The bias of part `part` as the bits of a lane.
+///
+/// # Safety
+/// The part must lie inside the block.
+#[inline(always)]
+unsafe fn bias<const SPLIT: usize>(x: &ActBlock, part: usize) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bias = if SPLIT == 1 { x.bias32.as_ptr() } else { x.bias16.as_ptr() };
+        *bias.add(part) as u32
     }
 }

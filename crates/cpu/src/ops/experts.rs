@@ -1,12 +1,12 @@
 //! Products with the matrices of the experts in use, with 8-bit or f32 activations.
 
-use super::gemv::{SCRATCH, quantise};
-use super::rows::{rows_times, task_count, task_rows};
+use super::gemv::{SCRATCH, copy_short, quantise};
+use super::rows::{TokenRows, rows_times, task_count, task_rows};
 use crate::device::{Cpu, CpuMatrix, room};
 use crate::int8::{PanelRows, PanelTasks, Product};
 use crate::share::Shared;
 use crate::simd::elementwise::SwiGlu;
-use kernels::host::{Group, Plan};
+use kernels::host::Plan;
 use kernels::scalar::silu;
 use std::cell::RefCell;
 
@@ -36,18 +36,6 @@ impl<'a> Part<'a> {
     fn base(&self, expert: usize) -> usize {
         expert * self.rows + self.offset
     }
-}
-
-/// Activation rows of a group: `row_of(pair)` rows of `width` values.
-fn group_rows<'a>(
-    plan: &'a Plan,
-    group: &Group,
-    x: &'a [f32],
-    width: usize,
-    row_of: impl Fn(usize) -> usize,
-) -> Vec<&'a [f32]> {
-    let row = |&pair: &u32| &x[row_of(pair as usize) * width..][..width];
-    plan.pairs_of(group).iter().map(row).collect()
 }
 
 /// Rows of an expert per window row that it sees, as an average: what a task's size is judged by.
@@ -91,7 +79,7 @@ impl Cpu {
                             let at = pair as usize * width;
                             // SAFETY: a pair belongs to one group, a weight row of it to one task.
                             let act = unsafe { out.slice(at + first..at + last) };
-                            act.copy_from_slice(&gates[..last - first]);
+                            copy_short(&gates[..last - first], act);
                             simd.map(SwiGlu {}, [&ups[..last - first]], act);
                         }
                     }
@@ -113,23 +101,27 @@ impl Cpu {
             let group = &plan.groups()[task / tasks];
             let (first, last) = task_rows(width, task % tasks);
             let n_in = gate.matrix.weight.n_in();
-            let x = group_rows(plan, group, u, n_in, |pair| pair / plan.used());
+            let pairs = plan.pairs_of(group);
             GATES.with_borrow_mut(|gates| {
-                let count = last - first;
-                let gates = room(gates, x.len() * count);
-                let base = gate.base(group.expert);
-                let rows = (base + first, base + last);
-                rows_times(&simd, gate.matrix, rows, &x, |t, row, value| {
-                    gates[t * count + (row - base - first)] = silu(value);
-                });
-                let base = up.base(group.expert);
-                let rows = (base + first, base + last);
-                let pairs = plan.pairs_of(group);
-                rows_times(&simd, up.matrix, rows, &x, |t, row, value| {
-                    let row = row - base;
-                    let value = gates[t * count + (row - first)] * value;
-                    // SAFETY: a pair belongs to one group, a weight row of it to one task.
-                    unsafe { out.set(pairs[t] as usize * width + row, value) }
+                TOKENS.with_borrow_mut(|tokens| {
+                    tokens.clear();
+                    tokens.extend(pairs.iter().map(|&pair| pair / plan.used() as u32));
+                    let x = TokenRows { values: u, width: n_in, tokens };
+                    let count = last - first;
+                    let gates = room(gates, pairs.len() * count);
+                    let base = gate.base(group.expert);
+                    let rows = (base + first, base + last);
+                    rows_times(&simd, gate.matrix, rows, x, |t, row, value| {
+                        gates[t * count + (row - base - first)] = silu(value);
+                    });
+                    let base = up.base(group.expert);
+                    let rows = (base + first, base + last);
+                    rows_times(&simd, up.matrix, rows, x, |t, row, value| {
+                        let row = row - base;
+                        let value = gates[t * count + (row - first)] * value;
+                        // SAFETY: a pair belongs to one group, a weight row of it to one task.
+                        unsafe { out.set(pairs[t] as usize * width + row, value) }
+                    });
                 });
             });
         });
@@ -163,7 +155,7 @@ impl Cpu {
                         let at = pair as usize * n_out;
                         // SAFETY: a pair belongs to one group, a weight row of it to one task.
                         let part = unsafe { out.slice(at + first..at + last) };
-                        part.copy_from_slice(&sums[..last - first]);
+                        copy_short(&sums[..last - first], part);
                     }
                 }
             });
@@ -183,9 +175,9 @@ impl Cpu {
             let group = &plan.groups()[task / tasks];
             let (first, last) = task_rows(n_out, task % tasks);
             let base = group.expert * n_out;
-            let x = group_rows(plan, group, act, n_in, |pair| pair);
             let pairs = plan.pairs_of(group);
-            rows_times(&simd, down, (base + first, base + last), &x, |t, row, value| {
+            let x = TokenRows { values: act, width: n_in, tokens: pairs };
+            rows_times(&simd, down, (base + first, base + last), x, |t, row, value| {
                 // SAFETY: a pair belongs to one group, a weight row of it to one task.
                 unsafe { out.set(pairs[t] as usize * n_out + row - base, value) }
             });

@@ -1,6 +1,6 @@
 //! Matrix times rows, with 8-bit or f32 activations.
 
-use super::rows::{rows_times, task_count, task_rows};
+use super::rows::{TokenRows, rows_times, task_count, task_rows};
 use crate::device::{Cpu, CpuMatrix, room};
 use crate::int8::{ActBlock, Acts, CHUNK, Int8Kernels, PanelRows, PanelTasks, Product, Scratch};
 use crate::pool::Pool;
@@ -39,6 +39,15 @@ pub(super) fn quantise<'a>(
         pool.run(rows, &row);
     }
     Acts { blocks, rows }
+}
+
+/// Copies a few values; a panel's most often, for which a call would take longer than the copy.
+#[inline(always)]
+pub(super) fn copy_short(from: &[f32], to: &mut [f32]) {
+    match (<&[f32; 32]>::try_from(from), <&mut [f32; 32]>::try_from(&mut *to)) {
+        (Ok(from), Ok(to)) => *to = *from,
+        _ => to.copy_from_slice(from),
+    }
 }
 
 /// The numbers below `count`.
@@ -82,7 +91,7 @@ impl Cpu {
                     for (t, sums) in sums.chunks_exact(stride).take(rows).enumerate() {
                         // SAFETY: a weight row belongs to one task.
                         let y = unsafe { out.slice(t * n_out + first..t * n_out + last) };
-                        y.copy_from_slice(&sums[..last - first]);
+                        copy_short(&sums[..last - first], y);
                     }
                 }
             });
@@ -91,11 +100,12 @@ impl Cpu {
 
     fn multiply_f32(&mut self, w: &CpuMatrix, x: &[f32], rows: usize, y: &mut [f32]) {
         let (n_in, n_out) = (w.weight.n_in(), w.weight.n_out());
-        let x: Vec<&[f32]> = x[..rows * n_in].chunks_exact(n_in).collect();
+        let Self { pool, work, simd, .. } = self;
+        let tokens = numbers(&mut work.row_numbers, rows);
+        let x = TokenRows { values: x, width: n_in, tokens };
         let out = Shared::new(&mut y[..rows * n_out]);
-        let simd = self.simd;
-        self.pool.run(task_count(n_out), &|task| {
-            rows_times(&simd, w, task_rows(n_out, task), &x, |t, row, value| {
+        pool.run(task_count(n_out), &|task| {
+            rows_times(simd, w, task_rows(n_out, task), x, |t, row, value| {
                 // SAFETY: a weight row belongs to one task.
                 unsafe { out.set(t * n_out + row, value) }
             });

@@ -22,11 +22,12 @@ impl Hc for Cpu {
         let HcShape { streams, width, eps } = *shape;
         let (wide, rank) = (streams * width, w.down.weight.n_out());
         let by_streams = 1.0 / streams as f32;
-        // Taken out of `self` so that the pool can be used beside them.
-        let mut work = std::mem::take(&mut self.work);
-        let n = room(&mut work.a, rows * wide);
-        let low = room(&mut work.b, rows * rank);
-        let gate = room(&mut work.c, rows * wide);
+        // Taken out of `self` so that products can be computed beside them; those need the rest.
+        let [mut a, mut b, mut c] =
+            [&mut self.work.a, &mut self.work.b, &mut self.work.c].map(std::mem::take);
+        let n = room(&mut a, rows * wide);
+        let low = room(&mut b, rows * rank);
+        let gate = room(&mut c, rows * wide);
 
         // Each stream normalised by itself.
         let (simd, shared) = (self.simd, Shared::new(n));
@@ -62,7 +63,7 @@ impl Hc for Cpu {
             let to_weight = Sigmoid { factor: 2.0, scale: by_streams };
             simd.map(to_weight, [], &mut out.weights[..rows * streams]);
         }
-        self.work = work;
+        (self.work.a, self.work.b, self.work.c) = (a, b, c);
     }
 
     fn hc_inject(

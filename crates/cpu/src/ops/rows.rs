@@ -16,6 +16,27 @@ thread_local! {
     static DECODED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Rows of activations: row `tokens[t]` of `values` for every t.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenRows<'a> {
+    pub(crate) values: &'a [f32],
+    pub(crate) width: usize,
+    pub(crate) tokens: &'a [u32],
+}
+
+impl<'a> TokenRows<'a> {
+    /// Rows `first ..`, up to [`MAX_TILE`] of them; their number.
+    fn tile(&self, first: usize) -> (Rows<'a>, usize) {
+        let tokens = &self.tokens[first..];
+        let count = tokens.len().min(MAX_TILE);
+        let row = |t: usize| {
+            let token = tokens[if t < count { t } else { 0 }] as usize;
+            &self.values[token * self.width..][..self.width]
+        };
+        (std::array::from_fn(row), count)
+    }
+}
+
 /// Weight rows `first..last` (over all experts) times the activation rows `x`; `emit(t, row, value)`.
 ///
 /// Rows are decoded in groups, each once, whatever the number of activation rows. Floats are read
@@ -24,17 +45,17 @@ pub(crate) fn rows_times(
     simd: &Kernels,
     w: &CpuMatrix,
     (first, last): (usize, usize),
-    x: &[&[f32]],
+    x: TokenRows<'_>,
     mut emit: impl FnMut(usize, usize, f32),
 ) {
     let (n_in, bytes) = (w.weight.n_in(), w.weight.row_bytes());
     // As many rows as stay in the cache while several tiles of activations pass over them.
-    let most = if x.len() <= MAX_TILE { simd.tile_rows() } else { TASK_ROWS };
+    let most = if x.tokens.len() <= MAX_TILE { simd.tile_rows() } else { TASK_ROWS };
     let fit = (DECODED_VALUES / n_in).clamp(1, most);
     let group = if fit < simd.tile_rows() { fit } else { fit - fit % simd.tile_rows() };
     let stored = match StoredType::of(w.weight.ty()) {
         Some(StoredType::F32) => Some(StoredType::F32),
-        other => other.filter(|_| x.len() <= MAX_TILE),
+        other => other.filter(|_| x.tokens.len() <= MAX_TILE),
     };
     DECODED.with_borrow_mut(|decoded| {
         for start in (first..last).step_by(group) {
@@ -58,22 +79,21 @@ fn multiply(
     simd: &Kernels,
     (weights, ty): (&[u8], StoredType),
     rows: usize,
-    x: &[&[f32]],
+    x: TokenRows<'_>,
     mut emit: impl FnMut(usize, usize, f32),
 ) {
     let (tile_rows, bytes) = (simd.tile_rows(), weights.len() / rows);
-    for (tile, x) in x.chunks(MAX_TILE).enumerate() {
-        let mut of_tile: Rows<'_> = [x[0]; MAX_TILE];
-        of_tile[..x.len()].copy_from_slice(x);
+    for first in (0..x.tokens.len()).step_by(MAX_TILE) {
+        let (of_tile, tokens) = x.tile(first);
         let mut row = 0;
         while row < rows {
             let count = if row + tile_rows <= rows { tile_rows } else { 1 };
             let mut sums = Sums::default();
             let weights = &weights[row * bytes..(row + count) * bytes];
-            simd.tile((weights, ty), count == 1, &of_tile, x.len(), &mut sums);
+            simd.tile((weights, ty), count == 1, &of_tile, tokens, &mut sums);
             for (r, sums) in sums[..count].iter().enumerate() {
-                for (i, &sum) in sums[..x.len()].iter().enumerate() {
-                    emit(tile * MAX_TILE + i, row + r, sum);
+                for (i, &sum) in sums[..tokens].iter().enumerate() {
+                    emit(first + i, row + r, sum);
                 }
             }
             row += count;
