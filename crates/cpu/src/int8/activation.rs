@@ -53,12 +53,16 @@ pub(crate) fn quantise(x: &[f32], block: &mut ActBlock) {
         let scale = if largest.is_finite() { largest / 127.0 } else { f32::NAN };
         let (scale, factor) =
             if largest < NEGLIGIBLE { (0.0, 0.0) } else { (scale, 127.0 / largest) };
-        let q: &mut [i8; GROUP] = &mut block.q.as_chunks_mut().0[g];
-        for (q, x) in q.iter_mut().zip(x) {
-            *q = round(x * factor);
+        let mut rounded = [0; GROUP];
+        for (rounded, x) in rounded.iter_mut().zip(x) {
+            *rounded = round(x * factor);
         }
-        let half = |h: usize| q[16 * h..][..16].iter().map(|&q| i32::from(q)).sum::<i32>();
-        let sums = [half(0), half(1)];
+        let q: &mut [i8; GROUP] = &mut block.q.as_chunks_mut().0[g];
+        for (q, rounded) in q.iter_mut().zip(rounded) {
+            *q = rounded as i8;
+        }
+        let (low, high) = rounded.split_at(GROUP / 2);
+        let sums = [low.iter().sum::<i32>(), high.iter().sum()];
         block.scale[g] = scale;
         block.bias32[g] = -128 * (sums[0] + sums[1]);
         for (h, sum) in sums.into_iter().enumerate() {
@@ -67,14 +71,15 @@ pub(crate) fn quantise(x: &[f32], block: &mut ActBlock) {
     }
 }
 
-/// The nearest integer of a value of magnitude up to 127, ties to even; anything for NaN.
+/// The nearest integer of a value of magnitude up to 127, ties to even; anything in 8 bits for NaN.
 ///
 /// Adding 1.5 * 2^23 leaves the integer in the low bits of the mantissa: the same code for every
 /// instruction set, and it vectorises.
 #[inline(always)]
-fn round(x: f32) -> i8 {
+fn round(x: f32) -> i32 {
     const SHIFT: f32 = 12_582_912.0;
-    (x + SHIFT).to_bits() as i8
+    // The sign-extended low byte: a group with NaN gets codes that fit, whatever they are.
+    i32::from((x + SHIFT).to_bits() as i8)
 }
 
 #[cfg(test)]
