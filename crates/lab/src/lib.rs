@@ -33,4 +33,4 @@ pub use ops::{
     Sampling,
 };
 pub use random::Random;
-pub use timing::{Budget, Cost, Measured, read_bandwidth};
+pub use timing::{Budget, Cost, Measured};

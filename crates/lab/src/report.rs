@@ -34,30 +34,23 @@ pub struct Report {
 }
 
 impl Report {
-    /// Measures every case, telling `progress` each line. Cases that the device has no kernel for
-    /// are left out.
+    /// Measures a case and adds its line, or nothing if the device has no kernel for it.
     ///
     /// # Errors
     /// Any other error of the device.
     pub fn measure<B: Backend>(
+        &mut self,
         backend: &mut B,
-        cases: &[OpCase],
-        (read_gb_per_s, budget): (f64, &Budget),
-        mut progress: impl FnMut(&Line),
-    ) -> Result<Self, Error> {
-        let device = backend.name().to_owned();
-        let mut report = Self { device, read_gb_per_s, lines: Vec::new() };
-        for case in cases {
-            let measured = match case.bench(backend, budget) {
-                Err(Error::UnsupportedFormat { .. }) => continue,
-                result => result?,
-            };
-            report.push(case, measured);
-            if let Some(line) = report.lines.last() {
-                progress(line);
+        case: &OpCase,
+        budget: &Budget,
+    ) -> Result<(), Error> {
+        match case.bench(backend, budget) {
+            Err(Error::UnsupportedFormat { .. }) => Ok(()),
+            measured => {
+                self.push(case, measured?);
+                Ok(())
             }
         }
-        Ok(report)
     }
 
     fn push(&mut self, case: &OpCase, measured: Measured) {

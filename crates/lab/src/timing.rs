@@ -1,7 +1,6 @@
-//! Time per call, and the bandwidth to compare it with.
+//! Time per call.
 
 use kernels::Error;
-use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// What one call of an operation moves and computes.
@@ -75,52 +74,9 @@ pub(crate) fn measure(
     Ok(Measured { median_us, best_us, calls: times.len(), cost })
 }
 
-/// GB/s at which `threads` threads together read `bytes` of memory, the best of several passes.
-/// `bytes` should be more than the last-level cache.
-pub fn read_bandwidth(threads: usize, bytes: usize) -> f64 {
-    let words = vec![1u64; bytes / 8];
-    let part = words.len().div_ceil(threads.max(1)).max(1);
-    let pass = |read: fn(&[u64]) -> u64| {
-        let begin = Instant::now();
-        std::thread::scope(|scope| {
-            for words in words.chunks(part) {
-                scope.spawn(move || black_box(read(words)));
-            }
-        });
-        begin.elapsed().as_secs_f64()
-    };
-    // Which pattern the hardware fetches ahead best depends on the machine.
-    let patterns = [read::<1>, read::<4>, read::<16>];
-    let best = (0..12).map(|i| pass(patterns[i % 3])).fold(f64::INFINITY, f64::min);
-    (words.len() * 8) as f64 / best / 1e9
-}
-
-/// Adds up the words, in turn a cache line from each of `STREAMS` places.
-fn read<const STREAMS: usize>(words: &[u64]) -> u64 {
-    const LINE: usize = 8;
-    let streams = words.chunks(words.len().div_ceil(STREAMS).max(1)).collect::<Vec<_>>();
-    let longest = streams.first().map_or(0, |words| words.len());
-    let mut sum = [0u64; LINE];
-    for at in (0..longest).step_by(LINE) {
-        for stream in &streams {
-            if let Some(line) = stream.get(at..at + LINE) {
-                sum.iter_mut().zip(line).for_each(|(sum, word)| *sum = sum.wrapping_add(*word));
-            }
-        }
-    }
-    sum.iter().fold(0, |all, sum| all.wrapping_add(*sum))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_pattern_reads_every_line() {
-        let words = vec![1; 16 * 8 * 5];
-        assert_eq!([read::<1>(&words), read::<4>(&words), read::<16>(&words)], [640; 3]);
-        assert_eq!(read::<4>(&[]), 0);
-    }
 
     #[test]
     fn a_budget_of_no_time_makes_three_counted_calls() {

@@ -2,12 +2,14 @@
 //!
 //! `plan` says what is run, `measure` runs it, `stats` draws the figures from the samples; `text`
 //! and `json` write them down, `limit` says in words what they mean. `facts` is the head of both.
+//! `single` is the other half: single kernels without a model.
 
 mod facts;
 mod json;
 mod limit;
 mod measure;
 mod plan;
+mod single;
 mod stats;
 mod table;
 mod text;
@@ -35,6 +37,7 @@ Examples:
   tuff bench -p 0 -n 128 --verify 0 --depth 4096     decoding far into a text, and nothing else
   tuff bench --threads 1 --json bench.json           figures for other programs, too
   tuff bench -p 0 --verify 0 --sustained 60          does it stay as fast for a minute?
+  tuff bench --kernels gemv/IQ3_S,moe_down           single kernels, without a model
 
 The tests of a round take turns, after a first round that does not count. Tokens are random ids.";
 
@@ -92,6 +95,11 @@ pub(crate) struct Args {
     /// Tests of which to show where the time goes; the JSON has all.
     #[arg(long, value_enum, value_name = "TESTS", default_value = "main")]
     parts: Parts,
+    /// Time single kernels in place of a model: the cases whose name contains one of these, or
+    /// `all`. A name is like gemv/IQ3_S/2560x10240/T4/int8.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["prompt", "decode", "verify", "depth", "sustained", "parts"])]
+    kernels: Vec<String>,
     /// No progress.
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -106,6 +114,9 @@ pub(crate) struct Args {
 /// # Errors
 /// An unusable model; tests that do not fit its context; [`Error::Interrupted`] after Ctrl-C.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    if !args.kernels.is_empty() {
+        return single::run(args);
+    }
     let file = args.model.open()?;
     let checkpoint = file.checkpoint()?;
     let plan = Plan::new(args, &checkpoint.hp)?;
