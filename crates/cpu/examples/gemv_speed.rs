@@ -4,8 +4,8 @@
 //!     cargo run --release -p cpu --example gemv_speed [FORMAT,...|all] [THREADS] [ISA] [f32]
 //!
 //! Several matrices are taken in turn, more bytes than the caches hold. Best of many runs, so that
-//! other work on the machine does not count. Blocks come from the fixtures: arbitrary bytes would be
-//! full of denormals, which are slow.
+//! other work on the machine does not count. Blocks come from the fixtures: arbitrary bytes would
+//! be full of denormals, which are slow.
 
 use cpu::{Cpu, CpuOptions, Isa};
 use gguf::TensorType;

@@ -1,9 +1,9 @@
 //! One thread pool for all kernels: numbered tasks, taken in turn by the caller and the workers.
 //!
 //! A window has a thousand short parallel regions, so a waiting thread first spins for a moment,
-//! then offers its processor to others for some tens of microseconds, and then sleeps: an idle engine
-//! burns nothing, and more threads than processors still get on. Which thread runs a task is left to
-//! chance: results must not (and by the kernels' construction do not) depend on it.
+//! then offers its processor to others for some tens of microseconds, and then sleeps: an idle
+//! engine burns nothing, and more threads than processors still get on. Which thread runs a task is
+//! left to chance: results must not (and by the kernels' construction do not) depend on it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,8 @@ use std::thread::JoinHandle;
 /// Spins before a waiting thread yields: about a microsecond.
 const SPINS: usize = 64;
 
-/// Yields before a worker sleeps: longer than the serial gaps inside a window, some 50 microseconds.
+/// Yields before a worker sleeps: longer than the serial gaps inside a window, some 50
+/// microseconds.
 const YIELDS: usize = 200;
 
 /// Waits a little, the longer the more often it was called: spins first, then yields.

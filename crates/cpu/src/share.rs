@@ -11,8 +11,8 @@ pub(crate) struct Shared<'a, T> {
     slice: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: the pointer comes from an exclusive borrow that lives as long as `self`, and the methods that write through
-// it require that no two tasks touch the same element.
+// SAFETY: the pointer comes from an exclusive borrow that lives as long as `self`, and the methods
+// that write through it require that no two tasks touch the same element.
 unsafe impl<T: Send> Sync for Shared<'_, T> {}
 // SAFETY: as above; moving the pointer to another thread moves no data.
 unsafe impl<T: Send> Send for Shared<'_, T> {}

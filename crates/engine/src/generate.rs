@@ -69,8 +69,8 @@ pub struct Summary {
 
 /// Generates text on `slot` and streams it to `sink`, which may break off at any event.
 ///
-/// If the slot's tokens are a beginning of the prompt, only the rest is computed; otherwise the slot
-/// starts anew (a recurrent state cannot be wound back).
+/// If the slot's tokens are a beginning of the prompt, only the rest is computed; otherwise the
+/// slot starts anew (a recurrent state cannot be wound back).
 ///
 /// # Errors
 /// Unusable settings or prompt (before any work), a device fault, non-finite logits.

@@ -7,7 +7,8 @@ pub trait Probe {
         false
     }
 
-    /// The residual streams `[T, S, H]` after the embedding (stage 0) and after layer n (stage n + 1).
+    /// The residual streams `[T, S, H]` after the embedding (stage 0) and after layer n (stage
+    /// n + 1).
     fn streams(&mut self, stage: usize, values: &[f32]) {
         let _ = (stage, values);
     }

@@ -68,8 +68,8 @@ fn cpu_with_every_instruction_set_of_this_processor() {
     }
 }
 
-/// The manifest's rule for low precision: a sound engine with 8-bit activations stays within 3 times
-/// what bf16 arithmetic alone costs, plus 1e-3.
+/// The manifest's rule for low precision: a sound engine with 8-bit activations stays within 3
+/// times what bf16 arithmetic alone costs, plus 1e-3.
 #[test]
 fn activations_of_8_bits_keep_the_distribution() {
     let prompts_of = entry("quantmix")["prompts"].clone();

@@ -9,7 +9,8 @@ pub enum Activations {
     #[default]
     F32,
     /// 8 bits per value with one scale per 32 values of a row, where the device gains by it. For
-    /// the large matrices; not for what decides (routers, the indexer) or feeds a recurrence's gates.
+    /// the large matrices; not for what decides (routers, the indexer) or feeds a recurrence's
+    /// gates.
     Int8,
 }
 

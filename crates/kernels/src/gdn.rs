@@ -71,7 +71,8 @@ pub trait Gdn: Device {
         o: &mut Self::Buffer,
     );
 
-    /// `o = RMS(o) * norm * sigma(z)` per value head: `o` and `z` are `[rows, value_dim]`, `norm` is `[head_dim]`.
+    /// `o = RMS(o) * norm * sigma(z)` per value head: `o` and `z` are `[rows, value_dim]`, `norm`
+    /// is `[head_dim]`.
     fn gdn_output_gate(
         &mut self,
         shape: &GdnShape,

@@ -36,8 +36,8 @@ pub struct HcWeights<'a, M, V> {
 /// weight = 2 * sigma( (inject . n) / S )
 /// ```
 pub trait Hc: Device {
-    /// Reads `x` `[rows, S, H]` into `u` `[rows, H]` and, where `w.inject` is given, the streams' write
-    /// weights into `weights` `[rows, S]`.
+    /// Reads `x` `[rows, S, H]` into `u` `[rows, H]` and, where `w.inject` is given, the streams'
+    /// write weights into `weights` `[rows, S]`.
     fn hc_read(
         &mut self,
         shape: &HcShape,

@@ -4,7 +4,8 @@ use crate::Device;
 
 /// First and last steps of a window.
 pub trait Head: Device {
-    /// `x[t, s] = row tokens[t] of table` for every stream s: `x` is `[rows, streams, H]`, the table is `{H, vocab}`.
+    /// `x[t, s] = row tokens[t] of table` for every stream s: `x` is `[rows, streams, H]`, the
+    /// table is `{H, vocab}`.
     fn embed(&mut self, table: &Self::Matrix, tokens: &[u32], streams: usize, x: &mut Self::Buffer);
 
     /// `out[i] = x[rows[i]]`, rows of `width` values: keeps the rows whose logits are wanted.
@@ -16,7 +17,7 @@ pub trait Head: Device {
         out: &mut Self::Buffer,
     );
 
-    /// Index of the largest of the `width` logits of each row; equal logits go to the lower index, and
-    /// a row with a non-finite largest value (or a NaN anywhere) gives `None`.
+    /// Index of the largest of the `width` logits of each row; equal logits go to the lower index,
+    /// and a row with a non-finite largest value (or a NaN anywhere) gives `None`.
     fn argmax(&mut self, logits: &Self::Buffer, rows: usize, width: usize) -> Vec<Option<u32>>;
 }

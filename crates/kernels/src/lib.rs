@@ -1,7 +1,7 @@
 //! The contract of each kernel family, and a reference implementation of all of them.
 //!
-//! A *family* is a group of operations of the model that a device implements together: `gemv`, `moe`,
-//! `gdn`, `qsa`, `hc`, `ple`, `head`. Each has a trait in the file of its name; the trait's
+//! A *family* is a group of operations of the model that a device implements together: `gemv`,
+//! `moe`, `gdn`, `qsa`, `hc`, `ple`, `head`. Each has a trait in the file of its name; the trait's
 //! documentation is the contract (formula, shapes, what state is written). [`reference::Reference`]
 //! implements them in plain code that reads like the model description in `docs/qwen4exp.md`; every
 //! other device is held against it.

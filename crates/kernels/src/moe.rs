@@ -4,11 +4,11 @@ use crate::Device;
 
 /// Routed experts over the rows of a window, each expert's weights read once.
 ///
-/// A *pair* is one (row, choice): pair `t * used + j` is the j-th choice of row `t`. Choices are in order
-/// of falling router logit, equal logits in order of rising expert index.
+/// A *pair* is one (row, choice): pair `t * used + j` is the j-th choice of row `t`. Choices are in
+/// order of falling router logit, equal logits in order of rising expert index.
 pub trait Moe: Device {
-    /// Chooses the `used` largest of `logits` `[rows, experts]` for every row, with weights that are
-    /// the softmax over the chosen ones, and groups the pairs by expert. Non-finite logits give
+    /// Chooses the `used` largest of `logits` `[rows, experts]` for every row, with weights that
+    /// are the softmax over the chosen ones, and groups the pairs by expert. Non-finite logits give
     /// some choice of valid experts, never a fault; a NaN makes the row's weights NaN.
     fn moe_plan(
         &mut self,
@@ -18,7 +18,8 @@ pub trait Moe: Device {
         plan: &mut Self::Plan,
     );
 
-    /// `act[pair] = silu(gate_e u[t]) * (up_e u[t])`: `u` is `[rows, H]`, `act` is `[rows * used, F]`.
+    /// `act[pair] = silu(gate_e u[t]) * (up_e u[t])`: `u` is `[rows, H]`, `act` is `[rows * used,
+    /// F]`.
     fn moe_gate_up(
         &mut self,
         plan: &Self::Plan,
@@ -39,8 +40,8 @@ pub trait Moe: Device {
     /// `a = silu(a) * b`, element by element over `len` values: the shared expert's activation.
     fn swiglu(&mut self, a: &mut Self::Buffer, b: &Self::Buffer, len: usize);
 
-    /// `y[t] = sum over j of weight[t, j] * part[t, j] + sigma(gate[t]) * shared[t]`, added in the order
-    /// of j, the shared expert last: `shared` and `y` are `[rows, H]`, `gate` is `[rows]`.
+    /// `y[t] = sum over j of weight[t, j] * part[t, j] + sigma(gate[t]) * shared[t]`, added in the
+    /// order of j, the shared expert last: `shared` and `y` are `[rows, H]`, `gate` is `[rows]`.
     fn moe_combine(
         &mut self,
         plan: &Self::Plan,

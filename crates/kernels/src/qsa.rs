@@ -68,9 +68,10 @@ pub trait Qsa: Device {
         state: &mut Self::QsaState,
     );
 
-    /// For the row at position p with `n = (p+1) / block` complete blocks: the `max_blocks` blocks of
-    /// the largest score, and always the tail after them. Equal scores go to the lower block. Where a
-    /// choice is due and a score is NaN, the row gets no positions: a damaged indexer must show.
+    /// For the row at position p with `n = (p+1) / block` complete blocks: the `max_blocks` blocks
+    /// of the largest score, and always the tail after them. Equal scores go to the lower block.
+    /// Where a choice is due and a score is NaN, the row gets no positions: a damaged indexer must
+    /// show.
     ///
     /// ```text
     /// x_h = rope(RMS(index query)_h * index_q_norm, p)
@@ -105,7 +106,8 @@ pub trait Qsa: Device {
         o: &mut Self::Buffer,
     );
 
-    /// The blocks that each row of `selection` chose, in rising order; empty rows for a dense layer.
+    /// The blocks that each row of `selection` chose, in rising order; empty rows for a dense
+    /// layer.
     fn selected_blocks(&mut self, selection: &Self::Selection) -> Vec<Vec<u32>>;
 }
 

@@ -5,8 +5,8 @@ use gguf::{Bytes, TensorType};
 
 /// A matrix (or a stack of one matrix per expert) in a block format.
 ///
-/// `n_out * experts` rows of `n_in` values; row `e * n_out + r` is row `r` of expert `e`. A vector is
-/// a matrix with `n_out == 1`.
+/// `n_out * experts` rows of `n_in` values; row `e * n_out + r` is row `r` of expert `e`. A vector
+/// is a matrix with `n_out == 1`.
 #[derive(Clone, Debug)]
 pub struct Weight {
     name: String,

@@ -11,8 +11,8 @@ const GROUPS: usize = CHUNK / GROUP;
 pub(crate) struct ActBlock {
     pub(crate) q: [i8; CHUNK],
     pub(crate) scale: [f32; GROUPS],
-    /// Sums of `q` over 32 values, times -128: what codes stored with a bias of 128 add too much, and
-    /// what a format's offsets are multiplied with.
+    /// Sums of `q` over 32 values, times -128: what codes stored with a bias of 128 add too much,
+    /// and what a format's offsets are multiplied with.
     pub(crate) bias32: [i32; GROUPS],
     /// The same over 16 values.
     pub(crate) bias16: [i32; 2 * GROUPS],
@@ -43,7 +43,8 @@ const NEGLIGIBLE: f32 = 1e-30;
 /// Quantises up to 256 values, a multiple of 32, into `block`.
 ///
 /// The scale is the largest magnitude of a group over 127, codes round to nearest, ties to even: an
-/// error of at most half a scale per value. A group with an infinite or NaN value gets the scale NaN.
+/// error of at most half a scale per value. A group with an infinite or NaN value gets the scale
+/// NaN.
 #[inline(always)]
 pub(crate) fn quantise(x: &[f32], block: &mut ActBlock) {
     for (g, x) in x.as_chunks::<GROUP>().0.iter().enumerate() {

@@ -53,7 +53,8 @@ pub(crate) trait RowLanes: 'static {
     unsafe fn masks(bits: Self::V) -> Self::V;
     /// `table` at every lane, which must be below its length.
     unsafe fn gather(table: &[u32], index: Self::V) -> Self::V;
-    /// Both planes of `table` at every byte of `low`, with the same byte of `high` above it: below N.
+    /// Both planes of `table` at every byte of `low`, with the same byte of `high` above it: below
+    /// N.
     #[inline(always)]
     unsafe fn planes<const N: usize>(
         table: &Planes<N>,
@@ -98,8 +99,8 @@ pub(crate) trait RowLanes: 'static {
             Self::look_up(table, Self::or(Self::fields_2(v, at), minus))
         }
     }
-    /// The same for fields of three bits, the first two from bit `at` of `a`, the other two from bit
-    /// `at` of `b`. A table of 16 entries.
+    /// The same for fields of three bits, the first two from bit `at` of `a`, the other two from
+    /// bit `at` of `b`. A table of 16 entries.
     #[inline(always)]
     unsafe fn signed_3(
         table: &[u8; 16],
@@ -139,7 +140,8 @@ pub(crate) trait RowLanes: 'static {
     unsafe fn values(x: *const i8) -> Self::V;
     /// Adds the products of four codes of every row with four activations, exactly.
     unsafe fn dot(sum: Self::V, codes: Self::V, values: Self::V) -> Self::V;
-    /// Adds the products of `quads` quads at each of `codes` with the values at each of `x`, exactly.
+    /// Adds the products of `quads` quads at each of `codes` with the values at each of `x`,
+    /// exactly.
     #[inline(always)]
     unsafe fn dots<const T: usize, const P: usize>(
         sums: &mut [[Self::V; P]; T],

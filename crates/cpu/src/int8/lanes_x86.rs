@@ -24,8 +24,8 @@ pub(crate) trait Dot256: 'static {
     unsafe fn dot(sum: __m256i, codes: __m256i, x: __m256i) -> __m256i;
 }
 
-/// Signed bytes through AVX2's product of unsigned with signed: the codes' signs move to the values.
-/// Sums of two products fit 16 bits: at most 2 * 128 * 127.
+/// Signed bytes through AVX2's product of unsigned with signed: the codes' signs move to the
+/// values. Sums of two products fit 16 bits: at most 2 * 128 * 127.
 #[derive(Debug)]
 pub(crate) struct Madd;
 

@@ -2,8 +2,8 @@
 //!
 //! A *panel* is a few weight rows (one per 32-bit lane of a vector, [`lanes::RowLanes::ROWS`]) over
 //! [`CHUNK`] values of the inner dimension. It is decoded once, in the order in which products read
-//! it, and then multiplied with every row of the window ([`tile`]). The activations are brought to 8
-//! bits once per product, [`GROUP`] values to a scale ([`activation`]).
+//! it, and then multiplied with every row of the window ([`tile`]). The activations are brought to
+//! 8 bits once per product, [`GROUP`] values to a scale ([`activation`]).
 //!
 //! Why a result's bits depend on nothing but the row: the sum over a group is an integer, exact in
 //! any order, and the groups are added one after the other to one f32 per (weight row, window row).

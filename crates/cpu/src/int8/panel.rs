@@ -6,8 +6,8 @@ use super::{CHUNK, MAX_ROWS};
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Panel {
-    /// `[quad][row][4]`: quad q holds values `4 * q ..` of every row, as signed bytes xored with the
-    /// bias of the instruction set.
+    /// `[quad][row][4]`: quad q holds values `4 * q ..` of every row, as signed bytes xored with
+    /// the bias of the instruction set.
     pub(crate) codes: [u8; MAX_ROWS * CHUNK],
     /// `[group][row]`, for groups of 32 or 16 values.
     pub(crate) scales: [f32; MAX_ROWS * CHUNK / 16],

@@ -76,9 +76,9 @@ impl Product {
         self.panels * self.rows
     }
 
-    /// Multiplies the weight rows of `panel` (at most [`Product::rows`]) with the rows `tokens` of `x`.
-    /// Afterwards set `set` of the scratch's sums holds a row for each of `tokens`, of as many values
-    /// as is returned, the first of which are the products.
+    /// Multiplies the weight rows of `panel` (at most [`Product::rows`]) with the rows `tokens` of
+    /// `x`. Afterwards set `set` of the scratch's sums holds a row for each of `tokens`, of as many
+    /// values as is returned, the first of which are the products.
     pub(crate) fn panel(
         &self,
         weight: &Weight,

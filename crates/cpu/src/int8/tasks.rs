@@ -5,8 +5,8 @@ use super::Product;
 /// Multiplications that a task has at least: enough work to outweigh taking it.
 const TASK_PRODUCTS: usize = 64 * 1024;
 
-/// Tasks per thread, where there is enough work: so many that the threads end together, so few that a
-/// thread mostly reads on where it is.
+/// Tasks per thread, where there is enough work: so many that the threads end together, so few that
+/// a thread mostly reads on where it is.
 const TASKS_PER_THREAD: usize = 16;
 
 /// Panels of a product with `rows` weight rows, a few to a task.

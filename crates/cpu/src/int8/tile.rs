@@ -6,8 +6,8 @@ use super::lanes::RowLanes;
 use super::panel::Panel;
 use super::{GROUP, MAX_TILE};
 
-/// Adds the products of the first P of `panels` over their first `groups` groups of 32 values with T
-/// blocks of activations to `sums`, `[T][P][ROWS]`.
+/// Adds the products of the first P of `panels` over their first `groups` groups of 32 values with
+/// T blocks of activations to `sums`, `[T][P][ROWS]`.
 ///
 /// `SPLIT` weight scales share a group of 32 (1 or 2); `OFFSETS` says that panels have offsets. Per
 /// weight row and window row, in this order for every T and P:

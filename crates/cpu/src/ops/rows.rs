@@ -1,5 +1,5 @@
-//! Products with f32 activations: a few weight rows are decoded into the cache, then multiplied with
-//! every row of the window, in tiles of [`MAX_TILE`].
+//! Products with f32 activations: a few weight rows are decoded into the cache, then multiplied
+//! with every row of the window, in tiles of [`MAX_TILE`].
 
 use crate::device::CpuMatrix;
 use crate::simd::{Kernels, MAX_TILE, Rows, StoredType, Sums};
@@ -37,7 +37,8 @@ impl<'a> TokenRows<'a> {
     }
 }
 
-/// Weight rows `first..last` (over all experts) times the activation rows `x`; `emit(t, row, value)`.
+/// Weight rows `first..last` (over all experts) times the activation rows `x`, each product handed
+/// to `emit(t, row, value)`.
 ///
 /// Rows are decoded in groups, each once, whatever the number of activation rows. Floats are read
 /// as they are, but for many rows of activations they are brought to f32 once too.

@@ -3,8 +3,8 @@
 //! The generic decoders of `quant` compile to 1-6 G values a second here; these move several times
 //! that (`examples/gemv_speed.rs`), because a 16-entry f32 table in one register turns nibbles into
 //! values with one permutation, grid rows are fetched by gathers, and sign bytes are lane masks.
-//! Values are the same bits as those of `quant::decode_row`: one product, and where the format has an
-//! offset one sum, each rounded on its own.
+//! Values are the same bits as those of `quant::decode_row`: one product, and where the format has
+//! an offset one sum, each rounded on its own.
 
 use super::Decode;
 use gguf::TensorType;
@@ -193,7 +193,8 @@ unsafe fn with_signs(magnitudes: __m256i, signs: u32) -> Codes {
     }
 }
 
-/// Sign bytes of four 7-bit fields, one per byte of `fields`: bit 7 makes the number of set bits even.
+/// Sign bytes of four 7-bit fields, one per byte of `fields`: bit 7 makes the number of set bits
+/// even.
 #[inline(always)]
 fn with_parity(fields: u32) -> u32 {
     let mut parity = (fields ^ (fields >> 4)) & 0x0f0f_0f0f;

@@ -9,8 +9,8 @@ use super::stored::Stored;
 use super::{Rows, Sums};
 
 /// Products of R weight rows (`n` values each, one after the other in `w`) with the first T rows of
-/// `x`. Weights are of the stored type `E`. A sum runs through the row one vector after the other, then single values: its bits depend
-/// on the row's length and the vector type, not on R or T.
+/// `x`. Weights are of the stored type `E`. A sum runs through the row one vector after the other,
+/// then single values: its bits depend on the row's length and the vector type, not on R or T.
 ///
 /// # Safety
 /// The instruction set of `L` must be enabled in the caller.

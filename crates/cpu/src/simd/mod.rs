@@ -2,9 +2,9 @@
 //!
 //! [`Lanes`](lanes::Lanes) is the vector type, [`generic`] the loops of the matrix products, and
 //! [`Kernels`] the table of their instantiations for one instruction set. All other loops go
-//! through [`dispatch`]: [`elementwise`] maps, the [`delta`] rule, attention ([`attend`]). A loop is
-//! compiled inside a function that enables the instruction set, so that everything it inlines (the
-//! block decoders of `quant` included) may use it.
+//! through [`dispatch`]: [`elementwise`] maps, the [`delta`] rule, attention ([`attend`]). A loop
+//! is compiled inside a function that enables the instruction set, so that everything it inlines
+//! (the block decoders of `quant` included) may use it.
 
 mod attend;
 #[cfg(target_arch = "x86_64")]
@@ -194,8 +194,9 @@ impl Kernels {
         self.rows
     }
 
-    /// Products of the rows in `w` (of the length of `x`, [`Kernels::tile_rows`] of them or one) with
-    /// the first `count` rows of `x`; each sum is the same bits in any tile and for any stored type.
+    /// Products of the rows in `w` (of the length of `x`, [`Kernels::tile_rows`] of them or one)
+    /// with the first `count` rows of `x`; each sum is the same bits in any tile and for any stored
+    /// type.
     #[inline]
     pub(crate) fn tile(
         &self,

@@ -34,7 +34,8 @@ fn top_k(k: usize, all: &mut Vec<Candidate>) {
     }
 }
 
-/// Keeps the likeliest candidates until their probabilities reach `p`, the one that crosses included.
+/// Keeps the likeliest candidates until their probabilities reach `p`, the one that crosses
+/// included.
 fn top_p(p: f32, all: &mut Vec<Candidate>) {
     if p >= 1.0 {
         return;

@@ -2,8 +2,8 @@
 //! but (seed, position, token).
 //!
 //! Order: penalties, logit bias, temperature, top-k, top-p, min-p, draw. The draw is by Gumbel
-//! noise: the token with the largest `logit / temperature + gumbel(seed, position, token)` wins, which is an exact
-//! draw from the filtered distribution and needs no order among the tokens.
+//! noise: the token with the largest `logit / temperature + gumbel(seed, position, token)` wins,
+//! which is an exact draw from the filtered distribution and needs no order among the tokens.
 
 mod filter;
 mod penalty;
@@ -23,7 +23,8 @@ pub struct SamplingParams {
     pub top_p: f32,
     /// Keep tokens of at least this share of the likeliest token's probability; 0 keeps all.
     pub min_p: f32,
-    /// Divides positive logits (multiplies negative ones) of tokens in the prompt or the output; 1 is off.
+    /// Divides positive logits (multiplies negative ones) of tokens in the prompt or the output; 1
+    /// is off.
     pub repetition_penalty: f32,
     /// Subtracted once from the logits of tokens in the output.
     pub presence_penalty: f32,

@@ -86,8 +86,8 @@ impl Experts {
         })
     }
 
-    /// Router logits by which row t chooses the shared experts and others of its own, out of as many
-    /// experts as the case has, beginning with expert `shift`.
+    /// Router logits by which row t chooses the shared experts and others of its own, out of as
+    /// many experts as the case has, beginning with expert `shift`.
     fn logits(&self, choice: MoeChoice, shift: usize) -> Vec<f32> {
         let MoeChoice { experts, used } = choice;
         let mut logits = Random::new(8).values(self.rows * experts, 1.0);

@@ -117,7 +117,8 @@ impl Stream {
         Stream { out: TextOut::stdout(), progress, failed: None }
     }
 
-    /// Shows a person the end of the text that is being continued, dimmed; pipes get only what is new.
+    /// Shows a person the end of the text that is being continued, dimmed; pipes get only what is
+    /// new.
     fn recall(&mut self, text: &str) -> Result<(), Error> {
         if !self.out.is_terminal() {
             return Ok(());

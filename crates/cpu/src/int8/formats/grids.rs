@@ -63,7 +63,8 @@ const fn planes_iq2<const N: usize>(packed: &[u32; N]) -> Planes<N> {
     planes
 }
 
-/// Two values of 3 bits per byte: values 0 and 1 of a row in the first, 2 and 3 in the second plane.
+/// Two values of 3 bits per byte: values 0 and 1 of a row in the first, 2 and 3 in the second
+/// plane.
 const fn planes_iq3<const N: usize>(grid: &[[u8; 4]; N], magnitudes: &[u8; 8]) -> Planes<N> {
     let mut planes = Planes([[0; N]; 2]);
     let mut i = 0;

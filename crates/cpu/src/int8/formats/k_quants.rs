@@ -6,8 +6,8 @@ use crate::int8::panel::{Sink, Source};
 use quant::{Q4_K, Q5_K, Q6_K};
 use std::mem::offset_of;
 
-/// Scales and offsets of eight groups from the first 16 bytes of a block: two f16 units, then twelve
-/// bytes of 6-bit codes.
+/// Scales and offsets of eight groups from the first 16 bytes of a block: two f16 units, then
+/// twelve bytes of 6-bit codes.
 ///
 /// # Safety
 /// As for [`PanelFormat::block`].

@@ -21,8 +21,8 @@ unsafe fn with_signs<L: RowLanes>(magnitudes: L::V, signs: L::V) -> L::V {
     }
 }
 
-/// The four rows of an IQ2 grid whose indices are the bytes of `low` with those of `high` above them,
-/// each with the signs in its byte of `signs`: octets `first ..`.
+/// The four rows of an IQ2 grid whose indices are the bytes of `low` with those of `high` above
+/// them, each with the signs in its byte of `signs`: octets `first ..`.
 ///
 /// # Safety
 /// As for [`PanelFormat::block`]; indices must be below N.

@@ -29,7 +29,8 @@ impl PanelFormat for Q2_0 {
     }
 }
 
-/// Eight codes `8 * value + shift` of the IQ1 grid; bit 1 of `minus` says that the shift is -1, not 1.
+/// Eight codes `8 * value + shift` of the IQ1 grid; bit 1 of `minus` says that the shift is -1, not
+/// 1.
 ///
 /// # Safety
 /// As for [`PanelFormat::block`]; the index must be below 2048.
