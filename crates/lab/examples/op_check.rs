@@ -1,5 +1,5 @@
-//! Holds the CPU's kernels against the reference on the standard cases whose name contains one of the
-//! arguments, at full size: `tuff bench --kernels` times the same cases.
+//! Holds the CPU's kernels against the reference on the standard cases whose name contains one of
+//! the arguments, at full size: `tuff bench --kernels` times the same cases.
 //!
 //! `cargo run --release -p lab --example op_check -- gemv/IQ4`
 

@@ -68,7 +68,10 @@ unsafe fn five_bits<L: RowLanes>(from: Source<'_>, field: usize, fifth: L::V, fi
 }
 
 macro_rules! panel_format {
-    ($format:ident, offsets $offsets:literal, |$from:ident, $to:ident, $lanes:ident| $body:block) => {
+    (
+        $format:ident, offsets $offsets:literal,
+        |$from:ident, $to:ident, $lanes:ident| $body:block
+    ) => {
         impl PanelFormat for $format {
             const SPLIT: usize = 1;
             const OFFSETS: bool = $offsets;
