@@ -40,7 +40,7 @@ fn byte_products_of_any_kind_give_the_same_bits() {
 
 /// With f32 activations, sums run over 8 or 16 lanes and are fused or not: rounding in the last
 /// places, through all layers. The limit is ten times what was seen here and on the sample model
-/// (8.6e-6), and a twentieth of what the fixtures allow against the reference.
+/// (9.5e-6), and a twentieth of what the fixtures allow against the reference.
 #[test]
 fn f32_activations_differ_by_rounding() {
     const LIMIT: f32 = 1e-4;
@@ -55,8 +55,8 @@ fn f32_activations_differ_by_rounding() {
     }
 }
 
-/// A difference in the last place turns a code over now and then, by a whole step, and from there on
-/// roundings are as unlike as those of two engines. So two instruction sets may be as far apart as
+/// A difference in the last place turns a code over now and then, by a whole step, and from there
+/// on roundings are as unlike as those of two engines. So two instruction sets may be as far apart as
 /// two ways from f32 activations and back: the root of a small KL is a distance.
 #[test]
 fn int8_activations_differ_by_what_rounding_to_8_bits_costs() {

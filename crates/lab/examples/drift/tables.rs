@@ -43,9 +43,8 @@ pub(crate) fn texts(texts: &[Text], drifts: &[Drift]) {
 fn text(name: &str, rows: &[Divergence]) {
     let Summary { positions, mean, mean_error, p99, max, same_top, .. } = Summary::of(rows);
     let Summary { perplexity, ratio, ratio_error, .. } = Summary::of(rows);
-    print!(
-        "| {name} | {positions} | {mean:.2e} +- {mean_error:.1e} | {p99:.2e} | {max:.2e} | {same_top:.4} "
-    );
+    let mean = format!("{mean:.2e} +- {mean_error:.1e}");
+    print!("| {name} | {positions} | {mean} | {p99:.2e} | {max:.2e} | {same_top:.4} ");
     println!("| {perplexity:.2} | {ratio:.4} +- {ratio_error:.4} |");
 }
 
