@@ -56,8 +56,8 @@ fn f32_activations_differ_by_rounding() {
 }
 
 /// A difference in the last place turns a code over now and then, by a whole step, and from there
-/// on roundings are as unlike as those of two engines. So two instruction sets may be as far apart as
-/// two ways from f32 activations and back: the root of a small KL is a distance.
+/// on roundings are as unlike as those of two engines. So two instruction sets may be as far apart
+/// as two ways from f32 activations and back: the root of a small KL is a distance.
 #[test]
 fn int8_activations_differ_by_what_rounding_to_8_bits_costs() {
     let model = "quantmix";

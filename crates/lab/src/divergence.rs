@@ -124,7 +124,7 @@ mod tests {
     fn summary_of_positions() {
         let at = |i: u32| Divergence {
             kl: f64::from(i),
-            same_top: i % 4 > 0,
+            same_top: !i.is_multiple_of(4),
             largest: i as f32,
             surprise: Some([2.0, 1.0]),
         };
