@@ -9,6 +9,8 @@
 //! * [`cases`]: the standard list, with names to filter by.
 //! * [`bound`]: how far a product may be off, derived.
 //! * [`report`]: results as a Markdown table or as data.
+//!
+//! And [`divergence`]: how far two computations of a whole model are apart.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +19,7 @@ pub mod bound;
 mod case;
 pub mod cases;
 mod compare;
+pub mod divergence;
 mod input;
 mod memory;
 mod ops;
