@@ -235,7 +235,8 @@ impl<D: Dot128> RowLanes for Neon<D> {
         fn add_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t = vaddq_f32(a, b);
         fn mul_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t = vmulq_f32(a, b);
         fn fma(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t = vfmaq_f32(c, a, b);
-        fn values(x: *const i8) -> uint32x4_t = vdupq_n_u32(x.cast::<u32>().read_unaligned());
+        fn values(x: *const i8) -> uint32x4_t =
+            vreinterpretq_u32_s32(vdupq_n_s32(x.cast::<i32>().read_unaligned()));
         fn dot(sum: uint32x4_t, codes: uint32x4_t, values: uint32x4_t) -> uint32x4_t =
             D::dot(sum, codes, values);
     }

@@ -46,10 +46,10 @@ impl PanelTasks {
         // Two panels at a time are faster, one at a time reaches more threads.
         let few = rows.div_ceil(product.rows()) * matrices < 4 * threads;
         let per_panel = if few { product.panel_rows() } else { product.rows() };
-        let enough = TASK_PRODUCTS.div_ceil(per_panel * n_in * tokens);
+        let enough = TASK_PRODUCTS.div_ceil((per_panel * n_in * tokens).max(1));
         let panels = rows.div_ceil(per_panel);
         let even = panels * matrices / (threads * TASKS_PER_THREAD);
-        Self { rows, per_panel, per_task: enough.max(even).min(panels) }
+        Self { rows, per_panel, per_task: enough.max(even).min(panels).max(1) }
     }
 
     pub(crate) fn count(&self) -> usize {

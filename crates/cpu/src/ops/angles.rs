@@ -65,3 +65,26 @@ impl Angles {
         &self.rope.get_or_insert_with(make).rope
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn angles_are_of_what_is_asked_for_whatever_was_kept() {
+        let window = |first_pos| {
+            let mut window = Window::new();
+            window.push(0, first_pos, 3);
+            window
+        };
+        let mut kept = Angles::default();
+        for (dims, base, first_pos) in [(8, 1e4, 0), (8, 1e4, 5), (8, 1e7, 5), (4, 1e7, 5)] {
+            let fresh = Angles::default().of(dims, base, &window(first_pos)).to_vec();
+            for _ in 0..2 {
+                assert_eq!(kept.of(dims, base, &window(first_pos)), fresh, "{dims} {base}");
+                kept.rotate(2, 10.0, (1, &mut [1.0; 2]));
+            }
+            assert_eq!(kept.of(dims, base, &window(first_pos)), fresh, "{dims} {base}");
+        }
+    }
+}
