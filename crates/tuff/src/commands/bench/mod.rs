@@ -34,7 +34,6 @@ use plan::{Counts, Plan};
 const EXAMPLES: &str = "\
 Examples:
   tuff bench -m model.gguf                           the usual tests
-  tuff bench -p 0 -n 128 --verify 0 --depth 4096     decoding far into a text, and nothing else
   tuff bench --threads 1 --json bench.json           figures for other programs, too
   tuff bench -p 0 --verify 0 --sustained 60          does it stay as fast for a minute?
   tuff bench --kernels gemv/IQ3_S,moe_down           single kernels, without a model
