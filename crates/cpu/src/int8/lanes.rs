@@ -166,3 +166,15 @@ pub(crate) trait RowLanes: 'static {
         }
     }
 }
+
+/// Methods of [`RowLanes`]: name, arguments and what they are.
+macro_rules! in_lanes {
+    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)+) => {$(
+        #[inline(always)]
+        unsafe fn $name($($arg: $ty),*) -> $out {
+            // SAFETY: the trait's contract: the instruction set is enabled, pointers are valid.
+            unsafe { $body }
+        }
+    )+};
+}
+pub(super) use in_lanes;

@@ -3,7 +3,7 @@
 //! The dot product and matrix intrinsics are not stable, so those instructions are written as such.
 #![expect(clippy::needless_range_loop, reason = "indices run over registers of several arrays")]
 
-use super::lanes::RowLanes;
+use super::lanes::{RowLanes, in_lanes};
 use super::panel::RowPointers;
 use std::arch::aarch64::*;
 use std::arch::asm;
@@ -151,17 +151,6 @@ unsafe fn load(p: *const u8) -> uint32x4_t {
 #[derive(Debug)]
 pub(crate) struct Neon<D>(PhantomData<D>);
 
-/// Methods of [`RowLanes`]: name, arguments and what they are.
-macro_rules! in_lanes {
-    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)+) => {$(
-        #[inline(always)]
-        unsafe fn $name($($arg: $ty),*) -> $out {
-            // SAFETY: the trait's contract: the instruction set is enabled, pointers are valid.
-            unsafe { $body }
-        }
-    )+};
-}
-
 impl<D: Dot128> RowLanes for Neon<D> {
     const ROWS: usize = 4;
     const PANELS: usize = 2;
@@ -214,21 +203,7 @@ impl<D: Dot128> RowLanes for Neon<D> {
         fn store(p: *mut u8, v: uint32x4_t) -> () = vst1q_u8(p, vreinterpretq_u8_u32(v));
         fn to_f32(v: uint32x4_t) -> float32x4_t = vcvtq_f32_s32(vreinterpretq_s32_u32(v));
         fn from_bits(v: uint32x4_t) -> float32x4_t = vreinterpretq_f32_u32(v);
-        fn half(v: uint32x4_t) -> float32x4_t = {
-            // Normal numbers get the other exponent's bias, denormals are counted in units of
-            // 2^-24, the largest exponent stays the largest.
-            let sign = vshlq_n_u32::<16>(vandq_u32(v, vdupq_n_u32(0x8000)));
-            let magnitude = vandq_u32(v, vdupq_n_u32(0x7fff));
-            let shifted = vshlq_n_u32::<13>(magnitude);
-            let normal = vaddq_u32(shifted, vdupq_n_u32(112 << 23));
-            let unit = vdupq_n_f32(1.0 / 16_777_216.0);
-            let denormal = vreinterpretq_u32_f32(vmulq_f32(vcvtq_f32_u32(magnitude), unit));
-            let special = vorrq_u32(shifted, vdupq_n_u32(0x7f80_0000));
-            let small = vcltq_u32(magnitude, vdupq_n_u32(0x0400));
-            let large = vcgeq_u32(magnitude, vdupq_n_u32(0x7c00));
-            let finite = vbslq_u32(small, denormal, normal);
-            vreinterpretq_f32_u32(vorrq_u32(sign, vbslq_u32(large, special, finite)))
-        };
+        fn half(v: uint32x4_t) -> float32x4_t = crate::simd::lanes::half(v);
         fn splat_f32(x: f32) -> float32x4_t = vdupq_n_f32(x);
         fn load_f32(p: *const f32) -> float32x4_t = vld1q_f32(p);
         fn store_f32(p: *mut f32, v: float32x4_t) -> () = vst1q_f32(p, v);

@@ -1,20 +1,9 @@
 //! Panels on x86: 8 rows with AVX2 (with or without VNNI), 16 with AVX-512 VNNI.
 
-use super::lanes::{Planes, RowLanes};
+use super::lanes::{Planes, RowLanes, in_lanes};
 use super::panel::RowPointers;
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
-
-/// Methods of [`RowLanes`]: name, arguments and what they are.
-macro_rules! in_lanes {
-    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)+) => {$(
-        #[inline(always)]
-        unsafe fn $name($($arg: $ty),*) -> $out {
-            // SAFETY: the trait's contract: the instruction set is enabled, pointers are valid.
-            unsafe { $body }
-        }
-    )+};
-}
 
 /// How 256-bit vectors multiply bytes.
 pub(crate) trait Dot256: 'static {

@@ -242,7 +242,7 @@ mod x86 {
 }
 
 #[cfg(target_arch = "aarch64")]
-pub(crate) use arm::Neon;
+pub(crate) use arm::{Neon, half};
 
 #[cfg(target_arch = "aarch64")]
 mod arm {
@@ -252,6 +252,30 @@ mod arm {
     /// Four values in a NEON register.
     #[derive(Debug)]
     pub(crate) struct Neon;
+
+    /// The low 16 bits of lanes as f16. The conversion has no stable intrinsic: normal numbers get
+    /// the other bias of the exponent, denormals are counted in units of 2^-24, the largest exponent
+    /// stays the largest.
+    ///
+    /// # Safety
+    /// The processor must have NEON.
+    #[inline(always)]
+    pub(crate) unsafe fn half(v: uint32x4_t) -> float32x4_t {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let sign = vshlq_n_u32::<16>(vandq_u32(v, vdupq_n_u32(0x8000)));
+            let magnitude = vandq_u32(v, vdupq_n_u32(0x7fff));
+            let shifted = vshlq_n_u32::<13>(magnitude);
+            let normal = vaddq_u32(shifted, vdupq_n_u32(112 << 23));
+            let unit = vdupq_n_f32(1.0 / 16_777_216.0);
+            let denormal = vreinterpretq_u32_f32(vmulq_f32(vcvtq_f32_u32(magnitude), unit));
+            let special = vorrq_u32(shifted, vdupq_n_u32(0x7f80_0000));
+            let small = vcltq_u32(magnitude, vdupq_n_u32(0x0400));
+            let large = vcgeq_u32(magnitude, vdupq_n_u32(0x7c00));
+            let finite = vbslq_u32(small, denormal, normal);
+            vreinterpretq_f32_u32(vorrq_u32(sign, vbslq_u32(large, special, finite)))
+        }
+    }
 
     // SAFETY of every block here: the trait's contract is passed on to the intrinsics.
     impl Lanes for Neon {
@@ -274,22 +298,7 @@ mod arm {
         #[inline(always)]
         unsafe fn load_f16(p: *const u16) -> Self::V {
             // SAFETY: see the impl.
-            unsafe {
-                // The conversion has no stable intrinsic: normal numbers get the other bias of the
-                // exponent, denormals are counted in units of 2^-24.
-                let v = vmovl_u16(vld1_u16(p));
-                let sign = vshlq_n_u32::<16>(vandq_u32(v, vdupq_n_u32(0x8000)));
-                let magnitude = vandq_u32(v, vdupq_n_u32(0x7fff));
-                let shifted = vshlq_n_u32::<13>(magnitude);
-                let normal = vaddq_u32(shifted, vdupq_n_u32(112 << 23));
-                let unit = vdupq_n_f32(1.0 / 16_777_216.0);
-                let denormal = vreinterpretq_u32_f32(vmulq_f32(vcvtq_f32_u32(magnitude), unit));
-                let special = vorrq_u32(shifted, vdupq_n_u32(0x7f80_0000));
-                let small = vcltq_u32(magnitude, vdupq_n_u32(0x0400));
-                let large = vcgeq_u32(magnitude, vdupq_n_u32(0x7c00));
-                let finite = vbslq_u32(small, denormal, normal);
-                vreinterpretq_f32_u32(vorrq_u32(sign, vbslq_u32(large, special, finite)))
-            }
+            unsafe { half(vmovl_u16(vld1_u16(p))) }
         }
 
         #[inline(always)]

@@ -13,7 +13,7 @@ mod delta;
 mod dispatch;
 pub(crate) mod elementwise;
 mod generic;
-mod lanes;
+pub(crate) mod lanes;
 mod math;
 mod math_lanes;
 mod single;
