@@ -133,7 +133,7 @@ impl Bench {
         let taps = values(shape.channels() * 4, 0.5);
         let mut states = Vec::new();
         for _ in 0..COPIES {
-            states.push(cpu.new_gdn_state(&shape, 1)?);
+            states.push(cpu.new_gdn_state(&shape, 1, 0)?);
         }
         let mut window = Window::new();
         window.push(0, 0, rows);
@@ -180,14 +180,10 @@ impl Bench {
         let mut window = Window::new();
         window.push(0, 0, rows);
         let append = best(|_| {
-            state.slot_mut(0, 0).k.clear();
-            state.slot_mut(0, 0).v.clear();
             cpu.qsa_append(&shape, &window, keys(), &mut state);
         });
         let mut whole = Window::new();
         whole.push(0, 0, cached);
-        state.slot_mut(0, 0).k.clear();
-        state.slot_mut(0, 0).v.clear();
         cpu.qsa_append(&shape, &whole, keys(), &mut state);
         let mut window = Window::new();
         window.push(0, cached - rows, rows);
@@ -209,7 +205,7 @@ impl Bench {
         let shape = PleShape { streams: STREAMS, width: H, kernel: 4, dilation: 3, eps: 1e-6 };
         let (norm, taps) = (values(WIDE, 1.0), values(WIDE * 4, 0.5));
         let w = PleWeights { norm_key: &norm, norm_query: &norm, norm_conv: &norm, taps: &taps };
-        let mut state = cpu.new_ple_state(&shape, 1)?;
+        let mut state = cpu.new_ple_state(&shape, 1, 0)?;
         let mut window = Window::new();
         window.push(0, 0, rows);
         let (key, value) = (values(rows * WIDE, 1.0), values(rows * H, 1.0));

@@ -123,7 +123,7 @@ where
         let taps = random.values(channels * conv_kernel, 0.5);
         let (dt, norm) = (random.values(6, 1.0), random.values(24, 1.0));
         let a: Vec<f32> = random.values(6, 1.0).iter().map(|a| -a.abs()).collect();
-        let mut state = device.new_gdn_state(&shape, 3).unwrap();
+        let mut state = device.new_gdn_state(&shape, 3, 0).unwrap();
         let mut results = Vec::new();
         for window in windows {
             let rows = window.rows();
@@ -201,7 +201,7 @@ where
         };
         let table = weight(TensorType::IQ4_NL, WeightShape { n_in: 32, n_out: 50, experts: 1 });
         let table = device.load_matrix(&table, Activations::F32).unwrap();
-        let mut state = device.new_ple_state(&shape, 3).unwrap();
+        let mut state = device.new_ple_state(&shape, 3, 0).unwrap();
         let mut results = Vec::new();
         for window in windows {
             let rows = window.rows();

@@ -62,7 +62,7 @@ fn delta_rule_and_its_convolution() {
         let (alpha, beta) = (random.values(TOKENS * 4, 2.0), random.values(TOKENS * 4, 2.0));
         let z = random.values(TOKENS * shape.value_dim(), 2.0);
         compare(|cpu, windows| {
-            let mut state = cpu.new_gdn_state(&shape, 2).unwrap();
+            let mut state = cpu.new_gdn_state(&shape, 2, 0).unwrap();
             let mut results = Vec::new();
             for window in windows {
                 let mut qkv = poisoned(window.rows() * shape.channels());
@@ -142,7 +142,7 @@ fn ngram_features() {
         let (key, value) = (random.values(TOKENS * wide, 1.0), random.values(TOKENS * width, 1.0));
         let x = random.values(TOKENS * wide, 1.0);
         compare(|cpu, windows| {
-            let mut state = cpu.new_ple_state(&shape, 2).unwrap();
+            let mut state = cpu.new_ple_state(&shape, 2, 0).unwrap();
             let mut results = Vec::new();
             for window in windows {
                 let (key, value) = (rows(&key, window), rows(&value, window));

@@ -1,66 +1,28 @@
 //! The engine: a loaded model, its slots, and windows over them.
 
-use crate::Error;
 use crate::forward::Pass;
+use crate::mtp::Mtp;
 use crate::probe::{NoProbe, Probe};
 use crate::scratch::Scratch;
-use crate::slots::{LayerState, Slots};
-use crate::weights::Weights;
-use kernels::gdn::GdnSlot;
+use crate::slots::Slots;
+use crate::weights::{MtpWeights, Weights};
+use crate::{EngineConfig, Error, Feed, Want};
 use kernels::moe::MoeChoice;
-use kernels::{Backend, Window};
+use kernels::{Backend, Commit, Window};
 use model::Checkpoint;
 use model::HyperParams;
 use model::ngram;
 
-/// Sizes of an engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EngineConfig {
-    /// Sequences that can be live at once.
-    pub slots: usize,
-    /// Tokens that a sequence may have.
-    pub context: usize,
-    /// Rows that a window may have; prompts go through in chunks of this many.
-    pub chunk: usize,
-}
-
-impl Default for EngineConfig {
-    fn default() -> Self {
-        Self { slots: 1, context: 4096, chunk: 256 }
-    }
-}
-
-/// Which rows of a feed give logits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want {
-    /// None: the tokens only advance the slot.
-    Nothing,
-    /// The last row.
-    Last,
-    /// Every row.
-    All,
-}
-
-/// The next tokens of one slot.
-#[derive(Clone, Copy, Debug)]
-pub struct Feed<'a> {
-    /// The slot.
-    pub slot: usize,
-    /// Its next tokens, at least one.
-    pub tokens: &'a [u32],
-    /// Rows whose logits are wanted.
-    pub want: Want,
-}
-
 /// A loaded model with its slots.
 pub struct Engine<B: Backend> {
-    backend: B,
-    hp: HyperParams,
-    weights: Weights<B>,
-    slots: Slots<B>,
-    scratch: Scratch<B>,
-    config: EngineConfig,
-    window: Window,
+    pub(crate) backend: B,
+    pub(crate) hp: HyperParams,
+    pub(crate) weights: Weights<B>,
+    pub(crate) slots: Slots<B>,
+    pub(crate) scratch: Scratch<B>,
+    pub(crate) mtp: Option<Mtp<B>>,
+    pub(crate) config: EngineConfig,
+    pub(crate) window: Window,
     tokens: Vec<u32>,
     /// Ids before and in the feed that is being arranged.
     before: Vec<u32>,
@@ -89,17 +51,25 @@ impl<B: Backend> Engine<B> {
         config: EngineConfig,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self, Error> {
-        check(&config)?;
-        let hp = checkpoint.hp.clone();
-        let weights = Weights::load(&mut backend, checkpoint, progress)?;
-        let slots = Slots::new(&mut backend, &weights, config.slots, config.context)?;
-        let scratch = Scratch::new(&mut backend, &hp, config.chunk)?;
+        config.check()?;
+        let mut hp = checkpoint.hp.clone();
+        let (weights, done) = Weights::load(&mut backend, checkpoint, progress)?;
+        let block = match config.mtp {
+            Some(extent) => MtpWeights::load(&mut backend, checkpoint, extent, (done, progress))?,
+            None => None,
+        };
+        hp.mtp_layers = usize::from(block.is_some());
+        let slots = Slots::new(&mut backend, &weights, &config)?;
+        let mtp = block.map(|block| Mtp::new(&mut backend, block, &hp, &config)).transpose()?;
+        let rows = mtp.as_ref().map_or(config.chunk, Mtp::most_rows);
+        let scratch = Scratch::new(&mut backend, &hp, rows)?;
         Ok(Self {
             backend,
             hp,
             weights,
             slots,
             scratch,
+            mtp,
             config,
             window: Window::new(),
             tokens: Vec::new(),
@@ -155,6 +125,9 @@ impl<B: Backend> Engine<B> {
     pub fn reset(&mut self, slot: usize) -> Result<(), Error> {
         self.check_slot(slot)?;
         self.slots.reset(&mut self.backend, slot);
+        if let Some(mtp) = &mut self.mtp {
+            mtp.reset(&mut self.backend, slot);
+        }
         Ok(())
     }
 
@@ -204,15 +177,19 @@ impl<B: Backend> Engine<B> {
         for feed in feeds {
             let more = feed.tokens.len();
             self.slots.reserve(&mut self.backend, &self.weights, feed.slot, more)?;
+            if let Some(mtp) = &mut self.mtp {
+                let len = self.slots.tokens(feed.slot).len() + more;
+                mtp.reserve(&mut self.backend, feed.slot, len)?;
+            }
         }
         self.arrange(feeds);
-        let result = self.run(probe, logits);
+        let result = self.run(probe, logits).and_then(|()| self.keep_streams(feeds));
         if result.is_err() {
             logits.clear();
         }
         for feed in feeds {
             match result {
-                Ok(_) => self.slots.advance(feed.slot, feed.tokens),
+                Ok(()) => self.slots.advance(feed.slot, feed.tokens, feed.commit),
                 Err(_) => self.slots.set_broken(feed.slot),
             }
         }
@@ -224,7 +201,7 @@ impl<B: Backend> Engine<B> {
     /// # Errors
     /// As for [`Engine::forward`]; the context is checked for all tokens before the first chunk.
     pub fn prefill(&mut self, slot: usize, tokens: &[u32], want: Want) -> Result<Vec<f32>, Error> {
-        self.check_feed(&Feed { slot, tokens, want })?;
+        self.check_feed(&Feed::new(slot, tokens, want))?;
         let mut logits = Vec::new();
         let mut rest = tokens;
         while !rest.is_empty() {
@@ -234,31 +211,28 @@ impl<B: Backend> Engine<B> {
                 Want::Last if !rest.is_empty() => Want::Nothing,
                 other => other,
             };
-            logits.extend(self.forward(&[Feed { slot, tokens: chunk, want }])?);
+            logits.extend(self.forward(&[Feed::new(slot, chunk, want)])?);
         }
         Ok(logits)
     }
 
-    /// A copy of the slot's state in a Gated DeltaNet layer, or `None` for another layer.
+    /// Decides about the tokens that a deferred feed put on trial: the first `count` of them become
+    /// a part of the sequence, the others never were. No state is copied for it: the slot's next
+    /// window enters the accepted tokens first.
     ///
     /// # Errors
-    /// [`Error::NoSlot`].
-    pub fn export_gdn(&mut self, layer: usize, slot: usize) -> Result<Option<GdnSlot>, Error> {
+    /// [`Error::NoSlot`]; [`Error::BadDecision`] for more tokens than there are on trial.
+    pub fn decide(&mut self, slot: usize, count: usize) -> Result<(), Error> {
         self.check_slot(slot)?;
-        Ok(match self.slots.layers.get(layer) {
-            Some(LayerState::Gdn(state)) => Some(self.backend.export_gdn(state, slot)),
-            _ => None,
-        })
-    }
-
-    /// Convolution history of the n-gram features, if the model has them; layout in
-    /// [`kernels::PleShape`].
-    ///
-    /// # Errors
-    /// [`Error::NoSlot`].
-    pub fn export_ple(&mut self, slot: usize) -> Result<Option<Vec<f32>>, Error> {
-        self.check_slot(slot)?;
-        Ok(self.slots.ple.as_ref().map(|state| self.backend.export_ple(state, slot)))
+        let on_trial = self.slots.on_trial(slot);
+        if count > on_trial {
+            return Err(Error::BadDecision { slot, count, on_trial });
+        }
+        self.slots.decide(slot, count);
+        if let Some(mtp) = &mut self.mtp {
+            mtp.decide(slot, count);
+        }
+        Ok(())
     }
 
     /// Lays out window, tokens, table rows and wanted rows of checked feeds.
@@ -269,7 +243,8 @@ impl<B: Backend> Engine<B> {
         self.wanted.clear();
         for feed in feeds {
             let history = self.slots.tokens(feed.slot);
-            self.window.push(feed.slot, history.len(), feed.tokens.len());
+            let (row, len) = (self.window.rows(), feed.tokens.len());
+            self.window.push_run(self.slots.run(feed.slot, row, len, feed.commit));
             self.tokens.extend_from_slice(feed.tokens);
             let rows = self.window.rows();
             match feed.want {
@@ -290,11 +265,10 @@ impl<B: Backend> Engine<B> {
     }
 
     fn run(&mut self, probe: &mut dyn Probe, logits: &mut Vec<f32>) -> Result<(), Error> {
-        let moe = &self.hp.moe;
         let mut pass = Pass {
             backend: &mut self.backend,
             weights: &self.weights,
-            choice: MoeChoice { experts: moe.experts, used: moe.used },
+            choice: choice(&self.hp),
             slots: &mut self.slots,
             scratch: &mut self.scratch,
             window: &self.window,
@@ -303,7 +277,7 @@ impl<B: Backend> Engine<B> {
         pass.head(&self.wanted, self.hp.vocab, logits)
     }
 
-    fn check_slot(&self, slot: usize) -> Result<(), Error> {
+    pub(crate) fn check_slot(&self, slot: usize) -> Result<(), Error> {
         let slots = self.slots.count();
         if slot < slots { Ok(()) } else { Err(Error::NoSlot { slot, slots }) }
     }
@@ -313,8 +287,15 @@ impl<B: Backend> Engine<B> {
         if self.slots.is_broken(feed.slot) {
             return Err(Error::SlotBroken { slot: feed.slot });
         }
+        if self.slots.on_trial(feed.slot) > 0 {
+            return Err(Error::Undecided { slot: feed.slot });
+        }
         if feed.tokens.is_empty() {
             return Err(Error::NoTokens);
+        }
+        let (rows, limit) = (feed.tokens.len(), self.config.deferred);
+        if feed.commit == Commit::Deferred && rows > limit {
+            return Err(Error::TooManyDeferred { rows, limit });
         }
         let vocab = self.hp.vocab;
         if let Some(&token) = feed.tokens.iter().find(|&&t| t as usize >= vocab) {
@@ -341,14 +322,7 @@ impl<B: Backend> Engine<B> {
     }
 }
 
-fn check(config: &EngineConfig) -> Result<(), Error> {
-    let rule = "it must be at least 1";
-    for (what, value) in
-        [("slots", config.slots), ("context", config.context), ("chunk", config.chunk)]
-    {
-        if value == 0 {
-            return Err(Error::BadSetting { what, value, rule });
-        }
-    }
-    Ok(())
+/// How experts are chosen.
+pub(crate) fn choice(hp: &HyperParams) -> MoeChoice {
+    MoeChoice { experts: hp.moe.experts, used: hp.moe.used }
 }

@@ -70,6 +70,39 @@ pub enum Error {
         /// The slot.
         slot: usize,
     },
+    /// A slot has tokens on trial that nothing was decided about.
+    #[error("slot {slot} has tokens on trial; decide about them before it goes on")]
+    Undecided {
+        /// The slot.
+        slot: usize,
+    },
+    /// More tokens were accepted than were on trial.
+    #[error("slot {slot} has {on_trial} tokens on trial, {count} cannot be accepted")]
+    BadDecision {
+        /// The slot.
+        slot: usize,
+        /// Tokens accepted.
+        count: usize,
+        /// Tokens on trial.
+        on_trial: usize,
+    },
+    /// A deferred feed is longer than slots have room for.
+    #[error("{rows} tokens in a deferred feed, the engine was made for {limit}")]
+    TooManyDeferred {
+        /// Tokens in the feed.
+        rows: usize,
+        /// Tokens that fit.
+        limit: usize,
+    },
+    /// The engine has no drafting block.
+    #[error("no drafting block is loaded; the model has none, or the engine was made without")]
+    NoMtp,
+    /// The drafting block has seen nothing of the slot.
+    #[error("slot {slot} has nothing to draft from; feed it, and decide about what is on trial")]
+    NothingToDraftFrom {
+        /// The slot.
+        slot: usize,
+    },
     /// A setting of the engine makes no sense.
     #[error("{what}: {value} is not usable, {rule}")]
     BadSetting {

@@ -156,7 +156,7 @@ impl Generation<'_> {
         loop {
             let end = prompt.len().min(done + chunk);
             let want = if end == prompt.len() { Want::Last } else { Want::Nothing };
-            let logits = engine.forward(&[Feed { slot, tokens: &prompt[done..end], want }])?;
+            let logits = engine.forward(&[Feed::new(slot, &prompt[done..end], want)])?;
             done = end;
             summary.prefilled = done - summary.reused;
             let event = Event::Prompt { done, total: prompt.len() };
@@ -196,7 +196,7 @@ impl Generation<'_> {
             if position >= engine.config().context {
                 break Finish::ContextFull;
             }
-            logits = engine.forward(&[Feed { slot, tokens: &[token], want: Want::Last }])?;
+            logits = engine.forward(&[Feed::new(slot, &[token], Want::Last)])?;
         };
         let tail = self.decoder.finish();
         let stopped = self.show(&tail);

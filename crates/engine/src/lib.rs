@@ -6,22 +6,34 @@
 //! draws tokens and streams text. [`timed`] shows where the time goes.
 #![forbid(unsafe_code)]
 
+mod config;
+mod drafting;
 mod engine;
 mod error;
+mod feeds;
 mod forward;
 mod generate;
+mod layers;
+mod mtp;
 mod probe;
 mod sampling;
 mod scratch;
 mod shapes;
 mod slots;
+pub mod speculation;
+mod states;
 mod stop;
 pub mod timed;
 mod weights;
 
-pub use engine::{Engine, EngineConfig, Feed, Want};
+pub use config::EngineConfig;
+pub use drafting::DraftStep;
+pub use engine::Engine;
 pub use error::Error;
+pub use feeds::{Feed, Want};
 pub use generate::{Event, Finish, Request, Summary, generate};
+pub use kernels::Commit;
+pub use kernels::mtp::NormExtent;
 pub use probe::{NoProbe, Probe};
 pub use sampling::{Context, SamplingError, SamplingParams, philox4x32_10, uniform};
 pub use stop::StopMatcher;

@@ -11,6 +11,13 @@ pub(crate) const LOGIT_ROWS: usize = 32;
 pub(crate) struct Scratch<B: Backend> {
     /// Residual streams `[T, S, H]`.
     pub(crate) x: B::Buffer,
+    pub(crate) layers: LayerScratch<B>,
+    pub(crate) ple: Option<PleScratch<B>>,
+    pub(crate) head: HeadScratch<B>,
+}
+
+/// Buffers of a decoder layer.
+pub(crate) struct LayerScratch<B: Backend> {
     /// Input of a block `[T, H]`.
     pub(crate) u: B::Buffer,
     /// Write weights of the streams `[T, S]`.
@@ -20,8 +27,6 @@ pub(crate) struct Scratch<B: Backend> {
     pub(crate) gdn: GdnScratch<B>,
     pub(crate) attention: AttentionScratch<B>,
     pub(crate) moe: MoeScratch<B>,
-    pub(crate) ple: Option<PleScratch<B>>,
-    pub(crate) head: HeadScratch<B>,
 }
 
 pub(crate) struct GdnScratch<B: Backend> {
@@ -95,16 +100,41 @@ impl<B: Backend> Scratch<B> {
     /// Buffers for windows of up to `rows` rows.
     pub(crate) fn new(backend: &mut B, hp: &HyperParams, rows: usize) -> Result<Self, Error> {
         let (h, s) = (hp.embd, hp.hc.streams);
+        let mut buffer = |rows: usize, width: usize| backend.alloc(rows.saturating_mul(width));
+        Ok(Self {
+            x: buffer(rows, s * h)?,
+            ple: match &hp.ple {
+                Some(ple) => Some(PleScratch {
+                    e: buffer(rows, ple.heads() * ple.row_width)?,
+                    key: buffer(rows, s * h)?,
+                    value: buffer(rows, h)?,
+                }),
+                None => None,
+            },
+            head: HeadScratch {
+                x: buffer(LOGIT_ROWS, s * h)?,
+                h: buffer(LOGIT_ROWS, h)?,
+                logits: buffer(LOGIT_ROWS, hp.vocab)?,
+            },
+            layers: LayerScratch::new(backend, hp, rows)?,
+        })
+    }
+}
+
+impl<B: Backend> LayerScratch<B> {
+    /// Buffers for windows of up to `rows` rows.
+    pub(crate) fn new(backend: &mut B, hp: &HyperParams, rows: usize) -> Result<Self, Error> {
+        let (h, s) = (hp.embd, hp.hc.streams);
         let moe = &hp.moe;
         let (selection, plan) = (backend.new_selection(), backend.new_plan());
         // Only layers that are there vouch for their sizes by the shapes of their weights: those of
         // a kind that the model has none of may be anything.
         let rows_in = |layers: usize| if layers > 0 { rows } else { 0 };
-        let (gdn_rows, attn_rows) = (rows_in(hp.gdn_layers()), rows_in(hp.attn_layers()));
-        let index_rows = rows_in(hp.sparse_layers());
+        let mtp = hp.mtp_layers;
+        let (gdn_rows, attn_rows) = (rows_in(hp.gdn_layers()), rows_in(hp.attn_layers() + mtp));
+        let index_rows = rows_in(hp.sparse_layers() + mtp * usize::from(hp.mtp_block > 0));
         let mut buffer = |rows: usize, width: usize| backend.alloc(rows.saturating_mul(width));
         Ok(Self {
-            x: buffer(rows, s * h)?,
             u: buffer(rows, h)?,
             inject: buffer(rows, s)?,
             y: buffer(rows, h)?,
@@ -135,19 +165,6 @@ impl<B: Backend> Scratch<B> {
                 shared_up: buffer(rows, moe.shared_ff)?,
                 shared: buffer(rows, h)?,
             },
-            ple: match &hp.ple {
-                Some(ple) => Some(PleScratch {
-                    e: buffer(rows, ple.heads() * ple.row_width)?,
-                    key: buffer(rows, s * h)?,
-                    value: buffer(rows, h)?,
-                }),
-                None => None,
-            },
-            head: HeadScratch {
-                x: backend.alloc(LOGIT_ROWS * s * h)?,
-                h: backend.alloc(LOGIT_ROWS * h)?,
-                logits: backend.alloc(LOGIT_ROWS * hp.vocab)?,
-            },
         })
     }
 }
@@ -171,15 +188,17 @@ mod tests {
         (hp.indexer.heads, hp.indexer.head_dim) = (4096, 8192);
         hp.layers.fill(LayerKind::Gdn);
         let scratch = Scratch::new(&mut Reference, &hp, 256).unwrap();
-        assert!(scratch.attention.q.is_empty() && scratch.attention.index_q.is_empty());
+        assert!(
+            scratch.layers.attention.q.is_empty() && scratch.layers.attention.index_q.is_empty()
+        );
 
         let mut hp = hyper_params();
         (hp.gdn.key_heads, hp.gdn.value_heads, hp.gdn.head_dim) = (4096, 4096, 8192);
         (hp.indexer.heads, hp.indexer.head_dim) = (4096, 8192);
         hp.layers.fill(LayerKind::Attention { block: 0 });
         let scratch = Scratch::new(&mut Reference, &hp, 256).unwrap();
-        assert!(scratch.gdn.m.is_empty() && scratch.attention.index_q.is_empty());
-        assert!(!scratch.attention.q.is_empty());
+        assert!(scratch.layers.gdn.m.is_empty() && scratch.layers.attention.index_q.is_empty());
+        assert!(!scratch.layers.attention.q.is_empty());
     }
 
     #[test]

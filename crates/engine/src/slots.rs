@@ -1,8 +1,8 @@
 //! Sequence states: what each slot has seen, and the layer states that follow from it.
 
-use crate::Error;
 use crate::weights::{Mixer, Weights};
-use kernels::Backend;
+use crate::{EngineConfig, Error};
+use kernels::{Backend, Commit, Run};
 
 /// State of one layer, all slots.
 pub(crate) enum LayerState<B: Backend> {
@@ -14,23 +14,37 @@ pub(crate) enum LayerState<B: Backend> {
 pub(crate) struct Slots<B: Backend> {
     pub(crate) layers: Vec<LayerState<B>>,
     pub(crate) ple: Option<B::PleState>,
-    tokens: Vec<Vec<u32>>,
-    broken: Vec<bool>,
+    sequences: Vec<Sequence>,
+}
+
+/// What a slot has seen.
+#[derive(Clone, Debug, Default)]
+struct Sequence {
+    /// Its tokens; ids are looked up here by position.
+    tokens: Vec<u32>,
+    /// Tokens of a deferred feed that nothing was decided about yet.
+    on_trial: Vec<u32>,
+    /// How many of `tokens`, the last ones, the recurrent states do not include yet.
+    replay: usize,
+    /// Whether a device fault left the states unusable.
+    broken: bool,
 }
 
 impl<B: Backend> Slots<B> {
-    /// `slots` fresh sequences of at most `context` tokens.
+    /// Fresh sequences of the sizes in `config`.
     pub(crate) fn new(
         backend: &mut B,
         weights: &Weights<B>,
-        slots: usize,
-        context: usize,
+        config: &EngineConfig,
     ) -> Result<Self, Error> {
+        let EngineConfig { slots, context, deferred, .. } = *config;
         let mut layers = Vec::with_capacity(weights.layers.len());
         let mut ple = None;
         for layer in &weights.layers {
             layers.push(match &layer.mixer {
-                Mixer::Gdn(gdn) => LayerState::Gdn(backend.new_gdn_state(&gdn.shape, slots)?),
+                Mixer::Gdn(gdn) => {
+                    LayerState::Gdn(backend.new_gdn_state(&gdn.shape, slots, deferred)?)
+                }
                 Mixer::Attention(attention) => LayerState::Attention(backend.new_qsa_state(
                     &attention.shape,
                     slots,
@@ -38,24 +52,48 @@ impl<B: Backend> Slots<B> {
                 )?),
             });
             if let Some(layer) = &layer.ple {
-                ple = Some(backend.new_ple_state(&layer.shape, slots)?);
+                ple = Some(backend.new_ple_state(&layer.shape, slots, deferred)?);
             }
         }
-        Ok(Self { layers, ple, tokens: vec![Vec::new(); slots], broken: vec![false; slots] })
+        Ok(Self { layers, ple, sequences: vec![Sequence::default(); slots] })
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.tokens.len()
+        self.sequences.len()
     }
 
-    /// Tokens that `slot` has processed; ids are looked up here by position.
+    /// Tokens that `slot` has processed.
     pub(crate) fn tokens(&self, slot: usize) -> &[u32] {
-        &self.tokens[slot]
+        &self.sequences[slot].tokens
     }
 
-    /// Notes that the layer states of `slot` now include `tokens`.
-    pub(crate) fn advance(&mut self, slot: usize, tokens: &[u32]) {
-        self.tokens[slot].extend_from_slice(tokens);
+    /// The run of the next `len` tokens of `slot`, at row `first_row`.
+    pub(crate) fn run(&self, slot: usize, first_row: usize, len: usize, commit: Commit) -> Run {
+        let Sequence { tokens, replay, .. } = &self.sequences[slot];
+        Run { slot, first_row, len, first_pos: tokens.len(), replay: *replay, commit }
+    }
+
+    /// Notes that a window has run `tokens` on `slot`, after what was to be replayed.
+    pub(crate) fn advance(&mut self, slot: usize, tokens: &[u32], commit: Commit) {
+        let sequence = &mut self.sequences[slot];
+        sequence.replay = 0;
+        match commit {
+            Commit::Now => sequence.tokens.extend_from_slice(tokens),
+            Commit::Deferred => sequence.on_trial.extend_from_slice(tokens),
+        }
+    }
+
+    /// Number of tokens on trial.
+    pub(crate) fn on_trial(&self, slot: usize) -> usize {
+        self.sequences[slot].on_trial.len()
+    }
+
+    /// Makes the first `count` tokens on trial a part of the sequence and forgets the others.
+    pub(crate) fn decide(&mut self, slot: usize, count: usize) {
+        let Sequence { tokens, on_trial, replay, .. } = &mut self.sequences[slot];
+        tokens.extend_from_slice(&on_trial[..count]);
+        on_trial.clear();
+        *replay = count;
     }
 
     /// Makes room for `more` tokens in the caches of `slot`; what they hold stays as it is.
@@ -66,7 +104,7 @@ impl<B: Backend> Slots<B> {
         slot: usize,
         more: usize,
     ) -> Result<(), Error> {
-        let len = self.tokens[slot].len() + more;
+        let len = self.sequences[slot].tokens.len() + more;
         for (layer, state) in weights.layers.iter().zip(&mut self.layers) {
             if let (Mixer::Attention(attention), LayerState::Attention(state)) =
                 (&layer.mixer, state)
@@ -79,11 +117,11 @@ impl<B: Backend> Slots<B> {
 
     /// Marks the slot as unusable until it is reset.
     pub(crate) fn set_broken(&mut self, slot: usize) {
-        self.broken[slot] = true;
+        self.sequences[slot].broken = true;
     }
 
     pub(crate) fn is_broken(&self, slot: usize) -> bool {
-        self.broken[slot]
+        self.sequences[slot].broken
     }
 
     /// Makes `slot` a fresh sequence.
@@ -97,7 +135,9 @@ impl<B: Backend> Slots<B> {
         if let Some(state) = &mut self.ple {
             backend.reset_ple(state, slot);
         }
-        self.tokens[slot].clear();
-        self.broken[slot] = false;
+        let sequence = &mut self.sequences[slot];
+        sequence.tokens.clear();
+        sequence.on_trial.clear();
+        (sequence.replay, sequence.broken) = (0, false);
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::Error;
 use crate::shapes::{gdn_shape, hc_shape, ple_shape, qsa_shape};
+use kernels::gdn::GdnInput;
 use kernels::moe::GateUp;
+use kernels::mtp::{MtpNorms, NormExtent};
 use kernels::weight::WeightShape;
 use kernels::{
     Activations, Backend, GdnShape, HcShape, HcWeights, PleShape, PleWeights, QsaShape, Weight,
@@ -26,6 +28,13 @@ pub(crate) struct Layer<B: Backend> {
     pub(crate) mixer: Mixer<B>,
     pub(crate) hc_ffn: HcReadWeights<B>,
     pub(crate) moe: MoeLayer<B>,
+}
+
+impl<B: Backend> Layer<B> {
+    /// Whether it attends a cache.
+    pub(crate) fn is_attention(&self) -> bool {
+        matches!(self.mixer, Mixer::Attention(_))
+    }
 }
 
 /// Hyper-connection matrices; the final mixer has no inject.
@@ -59,6 +68,18 @@ pub(crate) struct GdnLayer<B: Backend> {
     pub(crate) a: B::Vector,
     pub(crate) norm: B::Vector,
     pub(crate) out: B::Matrix,
+}
+
+impl<B: Backend> GdnLayer<B> {
+    /// Inputs of the recurrence for rows of these convolved values and gates.
+    pub(crate) fn scan_input<'a>(
+        &'a self,
+        qkv: &'a B::Buffer,
+        alpha: &'a B::Buffer,
+        beta: &'a B::Buffer,
+    ) -> GdnInput<'a, B::Buffer, B::Vector> {
+        GdnInput { qkv, alpha, beta, a: &self.a, dt: &self.dt }
+    }
 }
 
 pub(crate) struct AttentionLayer<B: Backend> {
@@ -294,13 +315,59 @@ impl<B: Backend> Loader<'_, B> {
     }
 }
 
+/// Weights of the drafting block.
+pub(crate) struct MtpWeights<B: Backend> {
+    enorm: B::Vector,
+    hnorm: B::Vector,
+    extent: NormExtent,
+    /// From `[embedding | streams]` to streams.
+    pub(crate) eh_proj: B::Matrix,
+    pub(crate) layer: Layer<B>,
+    /// The mixer before the head.
+    pub(crate) head_hc: HcReadWeights<B>,
+    /// Its own embedding; the trunk's otherwise.
+    pub(crate) embed: Option<B::Matrix>,
+    /// Its own head; the trunk's otherwise.
+    pub(crate) head: Option<B::Matrix>,
+}
+
+impl<B: Backend> MtpWeights<B> {
+    pub(crate) fn norms(&self) -> MtpNorms<'_, B::Vector> {
+        MtpNorms { embedding: &self.enorm, streams: &self.hnorm, extent: self.extent }
+    }
+
+    /// Loads the block of `checkpoint`, if it has one; `progress` counts on from `done` bytes.
+    pub(crate) fn load(
+        backend: &mut B,
+        checkpoint: &file::Checkpoint,
+        extent: NormExtent,
+        (done, progress): (u64, &mut dyn FnMut(u64)),
+    ) -> Result<Option<Self>, Error> {
+        let Some(mtp) = &checkpoint.mtp else { return Ok(None) };
+        let mut loader = Loader { backend, done, progress };
+        let own = |loader: &mut Loader<'_, B>, tensor: &Option<file::Tensor>| {
+            tensor.as_ref().map(|tensor| loader.matrix(tensor)).transpose()
+        };
+        Ok(Some(Self {
+            enorm: loader.vector(&mtp.enorm)?,
+            hnorm: loader.vector(&mtp.hnorm)?,
+            extent,
+            eh_proj: loader.matrix(&mtp.eh_proj)?,
+            layer: loader.layer(&checkpoint.hp, &mtp.layer, None)?,
+            head_hc: loader.hc_read(&mtp.head)?,
+            embed: own(&mut loader, &mtp.embed_tokens)?,
+            head: own(&mut loader, &mtp.head_out)?,
+        }))
+    }
+}
+
 impl<B: Backend> Weights<B> {
-    /// Loads the trunk; `progress` is told the bytes done so far.
+    /// Loads the trunk; `progress` is told the bytes done so far. Returns their number too.
     pub(crate) fn load(
         backend: &mut B,
         checkpoint: &file::Checkpoint,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<Self, Error> {
+    ) -> Result<(Self, u64), Error> {
         let hp = &checkpoint.hp;
         let mut loader = Loader { backend, done: 0, progress };
         let token_embd = loader.matrix(&checkpoint.token_embd)?;
@@ -309,6 +376,7 @@ impl<B: Backend> Weights<B> {
         let layers = layers.collect::<Result<Vec<_>, _>>()?;
         let output_hc = loader.hc_read(&checkpoint.output_hc)?;
         let output = loader.matrix(&checkpoint.output)?;
-        Ok(Self { token_embd, output, output_hc, hc: hc_shape(hp), layers })
+        let done = loader.done;
+        Ok((Self { token_embd, output, output_hc, hc: hc_shape(hp), layers }, done))
     }
 }

@@ -51,7 +51,7 @@ fn a_window_allocates_nothing_after_the_first_of_its_kind() {
             let (prompt, rest) = tokens.split_at(40);
             let windows = std::iter::once(prompt).chain(rest.chunks(3));
             for window in windows {
-                let feed = [Feed { slot: 0, tokens: window, want: Want::All }];
+                let feed = [Feed::new(0, window, Want::All)];
                 let before = COUNT.load(Ordering::Relaxed);
                 engine.forward_into(&feed, &mut logits).unwrap();
                 counts.push(COUNT.load(Ordering::Relaxed) - before);

@@ -116,7 +116,7 @@ impl Probe for Recorder {
 fn record<B: Backend>(engine: &mut Engine<B>, tokens: &[u32]) -> Recorder {
     engine.reset(0).unwrap();
     let mut recorder = Recorder::default();
-    let feed = Feed { slot: 0, tokens, want: Want::Nothing };
+    let feed = Feed::new(0, tokens, Want::Nothing);
     engine.forward_probed(&[feed], &mut recorder).unwrap();
     recorder
 }

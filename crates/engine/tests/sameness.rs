@@ -84,10 +84,8 @@ fn interleaved(engine: &mut Engine<Cpu>, prompts: &[Vec<u32>], sizes: &[usize]) 
         if step % 2 == 1 {
             feeds.reverse();
         }
-        let feed = |&(slot, done, size): &(usize, usize, usize)| Feed {
-            slot,
-            tokens: &prompts[slot][done..done + size],
-            want: Want::All,
+        let feed = |&(slot, done, size): &(usize, usize, usize)| {
+            Feed::new(slot, &prompts[slot][done..done + size], Want::All)
         };
         let window: Vec<Feed<'_>> = feeds.iter().map(feed).collect();
         let mut rows = &engine.forward(&window).unwrap()[..];
@@ -128,7 +126,8 @@ fn fault_020_prefill_then_decode_equals_decode_alone() {
             engine.reset(0).unwrap();
             let mut found = engine.prefill(0, &tokens[..split], Want::All).unwrap();
             for token in &tokens[split..] {
-                let feed = Feed { slot: 0, tokens: &[*token], want: Want::Last };
+                let token = [*token];
+                let feed = Feed::new(0, &token, Want::Last);
                 found.extend(engine.forward(&[feed]).unwrap());
             }
             assert!(bits(&found) == alone, "{model} {name}");

@@ -45,7 +45,7 @@ impl Sample {
 }
 
 fn small() -> EngineConfig {
-    EngineConfig { slots: 1, context: 512, chunk: 32 }
+    EngineConfig { slots: 1, context: 512, chunk: 32, ..EngineConfig::default() }
 }
 
 fn greedy(prompt: &[u32], max_tokens: usize) -> Request<'_> {
@@ -246,7 +246,8 @@ fn fault_119_no_tokens_wanted_and_no_prompt() {
 
 #[test]
 fn over_long_prompts_and_full_contexts_are_told_apart() {
-    let mut sample = Sample::new(EngineConfig { slots: 1, context: 20, chunk: 8 });
+    let mut sample =
+        Sample::new(EngineConfig { slots: 1, context: 20, chunk: 8, ..EngineConfig::default() });
     let prompt = vec![300; 21];
     let request = greedy(&prompt, 5);
     let result = generate(&mut sample.engine, 0, &sample.tokenizer, &request, &mut |_| {
@@ -285,9 +286,10 @@ fn breaking_off_leaves_a_usable_slot() {
 #[test]
 fn unusable_feeds_are_typed_errors_and_change_nothing() {
     use engine::{Feed, Want};
-    let mut sample = Sample::new(EngineConfig { slots: 2, context: 16, chunk: 8 });
+    let mut sample =
+        Sample::new(EngineConfig { slots: 2, context: 16, chunk: 8, ..EngineConfig::default() });
     let vocab = sample.engine.hyper_params().vocab;
-    let feed = |slot, tokens| Feed { slot, tokens, want: Want::Last };
+    let feed = |slot, tokens| Feed::new(slot, tokens, Want::Last);
     let engine = &mut sample.engine;
     engine.forward(&[feed(0, &[5, 6])]).unwrap();
     assert!(matches!(engine.forward(&[]), Err(Error::NoTokens)));

@@ -19,7 +19,7 @@ fn timed_engine(model: &str) -> Engine<Timed<cpu::Cpu>> {
 fn profile_of(engine: &mut Engine<Timed<cpu::Cpu>>, tokens: &[u32], want: Want) -> Profile {
     engine.reset(0).unwrap();
     engine.backend_mut().take_profile();
-    engine.forward(&[Feed { slot: 0, tokens, want }]).unwrap();
+    engine.forward(&[Feed::new(0, tokens, want)]).unwrap();
     engine.backend_mut().take_profile()
 }
 
@@ -112,7 +112,7 @@ fn the_parts_are_within_the_window_and_the_record_starts_anew() {
     engine.backend_mut().take_profile();
     let tokens = prompt("quantmix", "chunk");
     let started = Instant::now();
-    engine.forward(&[Feed { slot: 0, tokens: &tokens[..32], want: Want::All }]).unwrap();
+    engine.forward(&[Feed::new(0, &tokens[..32], Want::All)]).unwrap();
     let elapsed = started.elapsed();
     let profile = engine.backend_mut().take_profile();
     assert!(profile.total().time <= elapsed);

@@ -1,6 +1,6 @@
 //! Where activations, weights and states live, and the sum of all families.
 
-use crate::{Error, Gdn, GdnShape, Gemv, Hc, Head, Moe, Ple, PleShape, Qsa, QsaShape, Weight};
+use crate::{Error, Gdn, GdnShape, Gemv, Hc, Head, Moe, Mtp, Ple, PleShape, Qsa, QsaShape, Weight};
 
 /// The least precision to which a device may bring the activations that a matrix multiplies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,11 +74,17 @@ pub trait Device {
     /// Empty selection.
     fn new_selection(&mut self) -> Self::Selection;
 
-    /// State of one Gated DeltaNet layer for `slots` fresh sequences.
+    /// State of one Gated DeltaNet layer for `slots` fresh sequences, with room to set aside
+    /// `deferred` rows of each.
     ///
     /// # Errors
     /// When the device lacks the memory.
-    fn new_gdn_state(&mut self, shape: &GdnShape, slots: usize) -> Result<Self::GdnState, Error>;
+    fn new_gdn_state(
+        &mut self,
+        shape: &GdnShape,
+        slots: usize,
+        deferred: usize,
+    ) -> Result<Self::GdnState, Error>;
 
     /// State of one sparse attention layer for `slots` fresh sequences of at most `context` tokens.
     ///
@@ -91,11 +97,17 @@ pub trait Device {
         context: usize,
     ) -> Result<Self::QsaState, Error>;
 
-    /// State of the n-gram feature layer for `slots` fresh sequences.
+    /// State of the n-gram feature layer for `slots` fresh sequences, with room to set aside
+    /// `deferred` rows of each.
     ///
     /// # Errors
     /// When the device lacks the memory.
-    fn new_ple_state(&mut self, shape: &PleShape, slots: usize) -> Result<Self::PleState, Error>;
+    fn new_ple_state(
+        &mut self,
+        shape: &PleShape,
+        slots: usize,
+        deferred: usize,
+    ) -> Result<Self::PleState, Error>;
 
     /// Makes `slot` a fresh sequence.
     fn reset_gdn(&mut self, state: &mut Self::GdnState, slot: usize);
@@ -120,6 +132,6 @@ pub trait Device {
 }
 
 /// A device with every family: what the engine runs on.
-pub trait Backend: Device + Gemv + Moe + Gdn + Qsa + Hc + Ple + Head {}
+pub trait Backend: Device + Gemv + Moe + Gdn + Qsa + Hc + Ple + Head + Mtp {}
 
-impl<D: Device + Gemv + Moe + Gdn + Qsa + Hc + Ple + Head> Backend for D {}
+impl<D: Device + Gemv + Moe + Gdn + Qsa + Hc + Ple + Head + Mtp> Backend for D {}

@@ -39,7 +39,8 @@ impl GdnShape {
     }
 }
 
-/// The recurrence of a Gated DeltaNet layer, run by run in the order of positions.
+/// The recurrence of a Gated DeltaNet layer, run by run in the order of positions. Each run says
+/// what it replays first and when its own rows enter the state ([`crate::Commit`]).
 pub trait Gdn: Device {
     /// `out[t] = silu(sum over k of taps[k] * m[t - (kernel-1) + k])` per channel, zeros before the
     /// start of the sequence; the slot's history is advanced. `m` and `out` are `[rows, channels]`,

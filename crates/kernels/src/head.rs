@@ -8,13 +8,13 @@ pub trait Head: Device {
     /// table is `{H, vocab}`.
     fn embed(&mut self, table: &Self::Matrix, tokens: &[u32], streams: usize, x: &mut Self::Buffer);
 
-    /// `out[i] = x[rows[i]]`, rows of `width` values: keeps the rows whose logits are wanted.
+    /// `out[first + i] = x[rows[i]]`, rows of `width` values: keeps rows that are wanted later.
     fn gather_rows(
         &mut self,
         x: &Self::Buffer,
         rows: &[usize],
         width: usize,
-        out: &mut Self::Buffer,
+        out: (&mut Self::Buffer, usize),
     );
 
     /// Index of the largest of the `width` logits of each row; equal logits go to the lower index,

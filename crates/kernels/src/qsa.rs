@@ -1,5 +1,6 @@
 //! Family `qsa`: attention over the blocks of the cache that an indexer selects.
 
+use crate::host::KvSlot;
 use crate::{Device, Window};
 
 /// Sizes of a sparse attention layer.
@@ -53,7 +54,8 @@ impl QsaShape {
 ///
 /// The calls of one layer come in this order: `qsa_append`, `qsa_select`, `qsa_attend`.
 pub trait Qsa: Device {
-    /// Appends the window's keys and values and closes the blocks that become complete.
+    /// Appends the window's keys and values, in place of any that the cache holds from a run's
+    /// first position on, and closes the blocks that become complete.
     ///
     /// ```text
     /// key_g = rope(RMS(k)_g * k_norm, p)         stored rotated, with v_g
@@ -109,6 +111,10 @@ pub trait Qsa: Device {
     /// The blocks that each row of `selection` chose, in rising order; empty rows for a dense
     /// layer.
     fn selected_blocks(&mut self, selection: &Self::Selection) -> Vec<Vec<u32>>;
+
+    /// A copy of one slot's cache; it may hold rows behind the end of the sequence, which the next
+    /// window drops.
+    fn export_qsa(&mut self, state: &Self::QsaState, slot: usize) -> KvSlot;
 }
 
 /// What [`Qsa::qsa_append`] stores.

@@ -7,9 +7,9 @@ use crate::share::Shared;
 use crate::simd::elementwise::{GatedNormalise, Scale};
 use crate::simd::{DELTA_WORK, DeltaGate, DeltaRun, Kernels, inverse_root};
 use kernels::gdn::{GdnInput, GdnSlot};
-use kernels::host::GdnState;
+use kernels::host::{AsideRows, GdnState};
 use kernels::scalar::{sigmoid, softplus};
-use kernels::{Gdn, GdnShape, Window};
+use kernels::{Commit, Gdn, GdnShape, Window};
 use std::cell::RefCell;
 
 /// Channels of the convolution per task.
@@ -25,6 +25,8 @@ const HEADS: usize = 8;
 thread_local! {
     /// Values of the running task.
     static VALUES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    /// A head's state under rows that are not committed.
+    static WORK: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Gdn for Cpu {
@@ -40,10 +42,13 @@ impl Gdn for Cpu {
         let conv = Conv { channels, kernel, dilation: 1 };
         let out = Shared::new(&mut out[..window.rows() * channels]);
         for run in window.runs() {
-            let columns = Columns::new(conv, state.conv_mut(run.slot), m, run);
+            let (history, aside) = state.conv_mut(run.slot);
+            let columns = Columns::new(conv, (history, aside), m, run);
             let tasks = channels.div_ceil(CHANNELS);
-            spread(&mut self.pool, 4 * run.len * channels, tasks, &|task| {
+            spread(&mut self.pool, 4 * (run.len + run.replay) * channels, tasks, &|task| {
                 let range = part(channels, CHANNELS, task);
+                // SAFETY: a channel belongs to one task.
+                unsafe { columns.replay(&range) };
                 VALUES.with_borrow_mut(|values| {
                     let turned = room(values, kernel * range.len());
                     simd.transpose_taps(
@@ -61,7 +66,7 @@ impl Gdn for Cpu {
                     }
                 });
                 // SAFETY: a channel belongs to one task.
-                unsafe { columns.advance(&range) };
+                unsafe { columns.commit(&range) };
             });
         }
     }
@@ -76,25 +81,45 @@ impl Gdn for Cpu {
     ) {
         let GdnShape { value_heads, head_dim: dim, .. } = *shape;
         let (simd, runs) = (self.simd, window.runs());
-        let states = Shared::new(state.all_s_mut());
+        let rows = AsideRows { qkv: input.qkv, alpha: input.alpha, beta: input.beta };
+        let (states, aside) = state.scan_mut();
+        let states = Shared::new(states);
         let out = Shared::new(&mut o[..window.rows() * shape.value_dim()]);
         self.pool.run(runs.len() * value_heads, &|task| {
             let (run, j) = (&runs[task / value_heads], task % value_heads);
             let start = run.slot * shape.state_len() + j * dim * dim;
             // SAFETY: a head of a slot belongs to one task: a slot has one run.
             let s = unsafe { states.slice(start..start + dim * dim) };
-            let head = Head { shape, j, simd };
+            let head = Head { shape, j, simd, a: input.a[j], dt: input.dt[j] };
             VALUES.with_borrow_mut(|values| {
-                for first in run.rows().step_by(TOKENS) {
-                    let rows = first..(first + TOKENS).min(run.first_row + run.len);
-                    for (t, o) in rows.clone().zip(head.scan(&input, rows, s, values)) {
-                        let at = (t * value_heads + j) * dim;
-                        // SAFETY: a head of a row belongs to one task.
-                        unsafe { out.slice(at..at + dim) }.copy_from_slice(o);
-                    }
+                for first in (0..run.replay).step_by(TOKENS) {
+                    let again = first..(first + TOKENS).min(run.replay);
+                    drop(head.scan(&aside.of(run.slot), again, s, values));
                 }
+                WORK.with_borrow_mut(|work| {
+                    let s = match run.commit {
+                        Commit::Now => s,
+                        // The rows see the state with each other's steps, and leave it as it was.
+                        Commit::Deferred => {
+                            let copy = aligned_room(work, s.len());
+                            copy.copy_from_slice(s);
+                            copy
+                        }
+                    };
+                    for first in run.rows().step_by(TOKENS) {
+                        let own = first..(first + TOKENS).min(run.first_row + run.len);
+                        for (t, o) in own.clone().zip(head.scan(&rows, own, s, values)) {
+                            let at = (t * value_heads + j) * dim;
+                            // SAFETY: a head of a row belongs to one task.
+                            unsafe { out.slice(at..at + dim) }.copy_from_slice(o);
+                        }
+                    }
+                });
             });
         });
+        for run in runs.iter().filter(|run| run.commit == Commit::Deferred) {
+            state.set_aside(run, rows);
+        }
     }
 
     fn gdn_output_gate(
@@ -128,13 +153,15 @@ struct Head<'a> {
     shape: &'a GdnShape,
     j: usize,
     simd: Kernels,
+    a: f32,
+    dt: f32,
 }
 
 impl Head<'_> {
     /// Advances the head's state `s` over at most [`TOKENS`] rows; the outputs of the rows.
     fn scan<'v>(
         &self,
-        input: &GdnInput<'_, Vec<f32>, Vec<f32>>,
+        input: &AsideRows<'_>,
         rows: std::ops::Range<usize>,
         s: &mut [f32],
         values: &'v mut Vec<f32>,
@@ -159,8 +186,8 @@ impl Head<'_> {
             normalise(&qkv[key_dim + head..][..dim], 1.0, &mut k[own.clone()]);
             v[own].copy_from_slice(&qkv[2 * key_dim + self.j * dim..][..dim]);
             let at = t * value_heads + self.j;
-            let alpha = softplus(input.alpha[at] + input.dt[self.j]);
-            let decay = (input.a[self.j] * alpha).exp();
+            let alpha = softplus(input.alpha[at] + self.dt);
+            let decay = (self.a * alpha).exp();
             gates[i] = DeltaGate { decay, beta: sigmoid(input.beta[at]) };
         }
         let gates = &gates[..rows.len()];

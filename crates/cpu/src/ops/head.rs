@@ -13,8 +13,14 @@ impl Head for Cpu {
         }
     }
 
-    fn gather_rows(&mut self, x: &Vec<f32>, rows: &[usize], width: usize, out: &mut Vec<f32>) {
-        for (&row, out) in rows.iter().zip(out.chunks_exact_mut(width)) {
+    fn gather_rows(
+        &mut self,
+        x: &Vec<f32>,
+        rows: &[usize],
+        width: usize,
+        (out, first): (&mut Vec<f32>, usize),
+    ) {
+        for (&row, out) in rows.iter().zip(out.chunks_exact_mut(width).skip(first)) {
             out.copy_from_slice(&x[row * width..][..width]);
         }
     }

@@ -9,6 +9,7 @@ mod gemv;
 mod hc;
 mod head;
 mod moe;
+mod mtp;
 mod ple;
 mod qsa;
 mod rows;

@@ -9,8 +9,7 @@ use crate::simd::elementwise::{AddScaledAnd, Scale};
 use kernels::host::PleState;
 use kernels::ple::PleInput;
 use kernels::scalar::ple_gate;
-use kernels::window::Run;
-use kernels::{Ple, PleShape, PleWeights, Window};
+use kernels::{Commit, Ple, PleShape, PleWeights, Run, Window};
 use std::cell::RefCell;
 
 /// Rows whose convolution inputs are kept at a time.
@@ -44,11 +43,10 @@ impl Ple for Cpu {
         let gates = room(&mut self.work.a, ROWS * shape.streams);
         let c = room(&mut self.work.b, ROWS * shape.channels());
         for run in window.runs() {
-            for first_row in run.rows().step_by(ROWS) {
-                let len = ROWS.min(run.first_row + run.len - first_row);
-                let rows = Run { first_row, len, ..*run };
+            for rows in portions(run) {
+                let Run { first_row, len, .. } = rows;
                 let (shared_gates, shared_c) = (Shared::new(gates), Shared::new(c));
-                let operations = 4 * len * shape.channels();
+                let operations = 4 * (len + rows.replay) * shape.channels();
                 spread(&mut self.pool, operations, len * shape.streams, &|task| {
                     let own = task * shape.width..(task + 1) * shape.width;
                     // SAFETY: a stream of a row belongs to one task.
@@ -56,8 +54,9 @@ impl Ple for Cpu {
                         shared_gates.set(task, mix.gate(first_row, task, x, shared_c.slice(own)));
                     }
                 });
-                let history = state.conv_mut(run.slot);
-                let columns = Columns::new(mix.conv(), history, c, &Run { first_row: 0, ..rows });
+                let (history, aside) = state.conv_mut(run.slot);
+                let own = Run { first_row: 0, ..rows };
+                let columns = Columns::new(mix.conv(), (history, aside), c, &own);
                 let parts = shape.width.div_ceil(CHANNELS);
                 let shared_x = Shared::new(x);
                 spread(&mut self.pool, operations, shape.streams * parts, &|task| {
@@ -71,6 +70,20 @@ impl Ple for Cpu {
     fn export_ple(&mut self, state: &PleState, slot: usize) -> Vec<f32> {
         state.conv(slot).to_vec()
     }
+}
+
+/// The run in parts of at most [`ROWS`] rows; what it replays comes before the first.
+///
+/// # Panics
+/// If a deferred run has more than one part.
+fn portions(run: &Run) -> impl Iterator<Item = Run> + use<> {
+    let run = *run;
+    assert!(run.commit == Commit::Now || run.len <= ROWS, "{} deferred rows", run.len);
+    (0..run.len.div_ceil(ROWS).max(1)).map(move |part| {
+        let (first_row, replay) =
+            (run.first_row + part * ROWS, if part == 0 { run.replay } else { 0 });
+        Run { first_row, len: ROWS.min(run.first_row + run.len - first_row), replay, ..run }
+    })
 }
 
 /// A call's operands.
@@ -115,6 +128,8 @@ impl Mix<'_> {
     ) {
         let PleShape { streams, width, kernel, .. } = *self.shape;
         let channels = s * width + own.start..s * width + own.end;
+        // SAFETY: a channel belongs to one task.
+        unsafe { columns.replay(&channels) };
         VALUES.with_borrow_mut(|values| {
             let (taps, mixed) =
                 room(values, (kernel + 1) * own.len()).split_at_mut(kernel * own.len());
@@ -132,6 +147,6 @@ impl Mix<'_> {
             }
         });
         // SAFETY: a channel belongs to one task.
-        unsafe { columns.advance(&channels) };
+        unsafe { columns.commit(&channels) };
     }
 }

@@ -6,7 +6,7 @@ use crate::device::{Cpu, room};
 use crate::share::Shared;
 use crate::simd::elementwise::{AddRelu, ScaleOld};
 use crate::simd::{Cached, HEADS, Kernels, Scores};
-use kernels::host::{QsaState, Selection};
+use kernels::host::{KvSlot, QsaState, Selection};
 use kernels::qsa::{AttendQuery, IndexQuery};
 use kernels::rope;
 use kernels::{Qsa, QsaKeys, QsaShape, Window};
@@ -32,8 +32,7 @@ impl Qsa for Cpu {
         let pairs = shape.rope_dims / 2;
         let angles = self.work.angles.of(shape.rope_dims, shape.rope_base, window);
         for run in window.runs() {
-            let kv = state.slot_mut(run.slot, run.first_pos + run.len);
-            assert_eq!(kv.k.len(), run.first_pos * kv_dim, "slot {} is elsewhere", run.slot);
+            let kv = state.extend(shape, run);
             for t in run.rows() {
                 for head in keys.k[t * kv_dim..][..kv_dim].chunks_exact(dim) {
                     let start = kv.k.len();
@@ -138,6 +137,10 @@ impl Qsa for Cpu {
 
     fn selected_blocks(&mut self, selection: &Selection) -> Vec<Vec<u32>> {
         (0..selection.rows()).map(|row| selection.blocks(row)).collect()
+    }
+
+    fn export_qsa(&mut self, state: &QsaState, slot: usize) -> KvSlot {
+        state.slot(slot).clone()
     }
 }
 

@@ -55,8 +55,13 @@ impl<B: HostBackend> Device for Timed<B> {
         self.inner.new_selection()
     }
 
-    fn new_gdn_state(&mut self, shape: &GdnShape, slots: usize) -> Result<B::GdnState, Error> {
-        self.inner.new_gdn_state(shape, slots)
+    fn new_gdn_state(
+        &mut self,
+        shape: &GdnShape,
+        slots: usize,
+        deferred: usize,
+    ) -> Result<B::GdnState, Error> {
+        self.inner.new_gdn_state(shape, slots, deferred)
     }
 
     fn new_qsa_state(
@@ -68,8 +73,13 @@ impl<B: HostBackend> Device for Timed<B> {
         self.inner.new_qsa_state(shape, slots, context)
     }
 
-    fn new_ple_state(&mut self, shape: &PleShape, slots: usize) -> Result<B::PleState, Error> {
-        self.inner.new_ple_state(shape, slots)
+    fn new_ple_state(
+        &mut self,
+        shape: &PleShape,
+        slots: usize,
+        deferred: usize,
+    ) -> Result<B::PleState, Error> {
+        self.inner.new_ple_state(shape, slots, deferred)
     }
 
     fn reset_gdn(&mut self, state: &mut B::GdnState, slot: usize) {

@@ -4,12 +4,13 @@ use super::part::{Moved, Part};
 use super::{HostBackend, Timed, f32_bytes};
 use kernels::gdn::{GdnInput, GdnSlot};
 use kernels::hc::HcRead;
-use kernels::host::Selection;
+use kernels::host::{KvSlot, Selection};
 use kernels::moe::{GateUp, MoeChoice, SharedExpert};
+use kernels::mtp::MtpNorms;
 use kernels::ple::PleInput;
 use kernels::qsa::{AttendQuery, IndexQuery, QsaKeys};
 use kernels::{
-    Gdn, GdnShape, Gemv, Hc, HcShape, HcWeights, Head, Moe, Ple, PleShape, PleWeights, Qsa,
+    Gdn, GdnShape, Gemv, Hc, HcShape, HcWeights, Head, Moe, Mtp, Ple, PleShape, PleWeights, Qsa,
     QsaShape, Window,
 };
 use std::ops::Range;
@@ -166,6 +167,10 @@ impl<B: HostBackend> Qsa for Timed<B> {
     fn selected_blocks(&mut self, selection: &Selection) -> Vec<Vec<u32>> {
         self.inner.selected_blocks(selection)
     }
+
+    fn export_qsa(&mut self, state: &B::QsaState, slot: usize) -> KvSlot {
+        self.inner.export_qsa(state, slot)
+    }
 }
 
 impl<B: HostBackend> Hc for Timed<B> {
@@ -231,13 +236,33 @@ impl<B: HostBackend> Head for Timed<B> {
         self.timed(Part::EMBED, moved, |inner| inner.embed(&table.inner, tokens, streams, x));
     }
 
-    fn gather_rows(&mut self, x: &B::Buffer, rows: &[usize], width: usize, out: &mut B::Buffer) {
+    fn gather_rows(
+        &mut self,
+        x: &B::Buffer,
+        rows: &[usize],
+        width: usize,
+        out: (&mut B::Buffer, usize),
+    ) {
         let moved = Moved::nothing();
         self.timed(Part::GATHER_ROWS, moved, |inner| inner.gather_rows(x, rows, width, out));
     }
 
     fn argmax(&mut self, logits: &B::Buffer, rows: usize, width: usize) -> Vec<Option<u32>> {
         self.inner.argmax(logits, rows, width)
+    }
+}
+
+impl<B: HostBackend> Mtp for Timed<B> {
+    fn mtp_input(
+        &mut self,
+        shape: &HcShape,
+        norms: &MtpNorms<'_, B::Vector>,
+        io: (&B::Buffer, &B::Buffer),
+        rows: usize,
+        out: &mut B::Buffer,
+    ) {
+        let moved = Moved::weights(f32_bytes(norms.embedding.len() + norms.streams.len()));
+        self.timed(Part::MTP_INPUT, moved, |inner| inner.mtp_input(shape, norms, io, rows, out));
     }
 }
 

@@ -22,6 +22,8 @@ pub enum Group {
     Qsa,
     /// N-gram features.
     Ple,
+    /// The drafting block, without its decoder layer.
+    Mtp,
     /// What leads to the logits, without the output matrix.
     Head,
 }
@@ -38,6 +40,7 @@ impl Group {
             Self::Gdn => "gdn",
             Self::Qsa => "qsa",
             Self::Ple => "ple",
+            Self::Mtp => "mtp",
             Self::Head => "head",
         }
     }
@@ -69,6 +72,7 @@ impl Part {
     pub(super) const ATTEND: Self = Self::new(Group::Qsa, "attend");
     pub(super) const PLE_GATHER: Self = Self::new(Group::Ple, "gather");
     pub(super) const PLE_MIX: Self = Self::new(Group::Ple, "mix");
+    pub(super) const MTP_INPUT: Self = Self::new(Group::Mtp, "input");
     pub(super) const GATHER_ROWS: Self = Self::new(Group::Head, "gather_rows");
     pub(super) const OUTPUT_HC: Self = Self::new(Group::Head, "output_hc");
     pub(super) const DOWNLOAD: Self = Self::new(Group::Head, "download");
@@ -88,6 +92,7 @@ impl Part {
                 Group::Shared
             }
             Role::PleKey | Role::PleValue => Group::Ple,
+            Role::MtpEhProj => Group::Mtp,
             _ => Group::Dense,
         };
         Self::new(group, role.short_name())

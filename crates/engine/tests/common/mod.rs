@@ -55,7 +55,7 @@ pub(crate) fn checkpoint(name: &str) -> Checkpoint {
 }
 
 pub(crate) fn config(slots: usize, chunk: usize) -> EngineConfig {
-    EngineConfig { slots, context: 512, chunk }
+    EngineConfig { slots, context: 512, chunk, ..EngineConfig::default() }
 }
 
 pub(crate) fn engine_on<B: Backend>(backend: B, model: &str, config: EngineConfig) -> Engine<B> {
@@ -102,7 +102,7 @@ pub(crate) fn logits_in_chunks<B: Backend>(
     while !rest.is_empty() {
         size = *sizes.next().unwrap_or(&size);
         let (now, after) = rest.split_at(size.min(rest.len()));
-        all.extend(engine.forward(&[Feed { slot: 0, tokens: now, want: Want::All }]).unwrap());
+        all.extend(engine.forward(&[Feed::new(0, now, Want::All)]).unwrap());
         rest = after;
     }
     all

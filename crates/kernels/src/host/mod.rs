@@ -9,7 +9,7 @@ mod state;
 pub use memory::zeroed;
 pub use plan::{Group, Plan};
 pub use selection::Selection;
-pub use state::{GdnState, KvSlot, PleState, QsaState};
+pub use state::{AsideRows, GdnAside, GdnState, KvSlot, PleState, QsaState};
 
 /// The part of [`crate::Device`] that is the same for every device in host memory: the types of
 /// buffers and states, and the methods that make, copy and reset them. Expands inside the impl.
@@ -49,8 +49,9 @@ macro_rules! host_memory {
             &mut self,
             shape: &$crate::GdnShape,
             slots: usize,
+            deferred: usize,
         ) -> Result<Self::GdnState, $crate::Error> {
-            Self::GdnState::new(shape, slots)
+            Self::GdnState::new(shape, slots, deferred)
         }
 
         fn new_qsa_state(
@@ -66,8 +67,9 @@ macro_rules! host_memory {
             &mut self,
             shape: &$crate::PleShape,
             slots: usize,
+            deferred: usize,
         ) -> Result<Self::PleState, $crate::Error> {
-            Self::PleState::new(shape, slots)
+            Self::PleState::new(shape, slots, deferred)
         }
 
         fn reset_gdn(&mut self, state: &mut Self::GdnState, slot: usize) {

@@ -1,27 +1,70 @@
 //! Slot states of each layer kind.
 
 use super::memory::{reserve, zeroed};
-use crate::{Error, GdnShape, PleShape, QsaShape};
+use crate::{Error, GdnShape, PleShape, QsaShape, Run};
 
-/// Delta-rule state and convolution history of one Gated DeltaNet layer.
+/// Delta-rule state and convolution history of one Gated DeltaNet layer, and the inputs of rows
+/// that were set aside ([`Commit::Deferred`]).
 #[derive(Clone, Debug)]
 pub struct GdnState {
     s: Vec<f32>,
     conv: Vec<f32>,
+    aside: GdnAside,
     s_len: usize,
     conv_len: usize,
 }
 
+/// Rows that all slots set aside, `[slots, deferred, ...]`.
+#[derive(Clone, Debug)]
+pub struct GdnAside {
+    /// Before the convolution `[.., channels]`.
+    m: Vec<f32>,
+    /// After it `[.., channels]`.
+    qkv: Vec<f32>,
+    /// `[.., value_heads]`.
+    alpha: Vec<f32>,
+    /// `[.., value_heads]`.
+    beta: Vec<f32>,
+    /// Rows per slot.
+    rows: usize,
+    channels: usize,
+    heads: usize,
+}
+
+/// Inputs of [`crate::Gdn::gdn_scan`] that a slot set aside, one row after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct AsideRows<'a> {
+    /// `[rows, channels]`.
+    pub qkv: &'a [f32],
+    /// `[rows, value_heads]`.
+    pub alpha: &'a [f32],
+    /// `[rows, value_heads]`.
+    pub beta: &'a [f32],
+}
+
 impl GdnState {
-    /// States of `slots` fresh sequences.
+    /// States of `slots` fresh sequences, each with room for `deferred` rows set aside.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    pub fn new(shape: &GdnShape, slots: usize) -> Result<Self, Error> {
+    pub fn new(shape: &GdnShape, slots: usize, deferred: usize) -> Result<Self, Error> {
         let (s_len, conv_len) = (shape.state_len(), shape.conv_len());
+        let (channels, heads) = (shape.channels(), shape.value_heads);
         let s = zeroed(s_len.saturating_mul(slots), "delta-rule states")?;
         let conv = zeroed(conv_len.saturating_mul(slots), "convolution histories")?;
-        Ok(Self { s, conv, s_len, conv_len })
+        let aside = |width: usize| {
+            zeroed(slots.saturating_mul(deferred).saturating_mul(width), "rows set aside")
+        };
+        let aside = GdnAside {
+            m: aside(channels)?,
+            qkv: aside(channels)?,
+            alpha: aside(heads)?,
+            beta: aside(heads)?,
+            rows: deferred,
+            channels,
+            heads,
+        };
+        Ok(Self { s, conv, aside, s_len, conv_len })
     }
 
     /// Delta-rule state of `slot`: `[value_heads, key dim, value dim]`.
@@ -29,30 +72,57 @@ impl GdnState {
         &self.s[slot * self.s_len..][..self.s_len]
     }
 
-    /// As [`GdnState::s`], to be advanced.
-    pub fn s_mut(&mut self, slot: usize) -> &mut [f32] {
-        &mut self.s[slot * self.s_len..][..self.s_len]
-    }
-
-    /// States of all slots, one after the other.
-    pub fn all_s_mut(&mut self) -> &mut [f32] {
-        &mut self.s
-    }
-
     /// Convolution history of `slot`: `[kernel - 1, channels]`, oldest first.
     pub fn conv(&self, slot: usize) -> &[f32] {
         &self.conv[slot * self.conv_len..][..self.conv_len]
     }
 
-    /// As [`GdnState::conv`], to be advanced.
-    pub fn conv_mut(&mut self, slot: usize) -> &mut [f32] {
-        &mut self.conv[slot * self.conv_len..][..self.conv_len]
+    /// Convolution history of `slot`, to be advanced, and the columns it set aside
+    /// `[deferred, channels]`.
+    pub fn conv_mut(&mut self, slot: usize) -> (&mut [f32], &mut [f32]) {
+        let len = self.aside.rows * self.aside.channels;
+        let conv = &mut self.conv[slot * self.conv_len..][..self.conv_len];
+        (conv, &mut self.aside.m[slot * len..][..len])
+    }
+
+    /// Delta-rule states of all slots, one after the other, to be advanced, and what the slots set
+    /// aside.
+    pub fn scan_mut(&mut self) -> (&mut [f32], &GdnAside) {
+        (&mut self.s, &self.aside)
+    }
+
+    /// Sets the inputs of `run`'s rows aside; the slices are those of the window.
+    ///
+    /// # Panics
+    /// If the run is longer than the state was made for.
+    pub fn set_aside(&mut self, run: &Run, rows: AsideRows<'_>) {
+        let GdnAside { rows: room, channels, heads, .. } = self.aside;
+        assert!(run.len <= room, "{} rows to set aside, room for {room}", run.len);
+        let copy = |from: &[f32], to: &mut [f32], width: usize| {
+            let from = &from[run.first_row * width..][..run.len * width];
+            to[run.slot * room * width..][..from.len()].copy_from_slice(from);
+        };
+        copy(rows.qkv, &mut self.aside.qkv, channels);
+        copy(rows.alpha, &mut self.aside.alpha, heads);
+        copy(rows.beta, &mut self.aside.beta, heads);
     }
 
     /// Makes `slot` a fresh sequence.
     pub fn reset(&mut self, slot: usize) {
-        self.s_mut(slot).fill(0.0);
-        self.conv_mut(slot).fill(0.0);
+        self.s[slot * self.s_len..][..self.s_len].fill(0.0);
+        self.conv[slot * self.conv_len..][..self.conv_len].fill(0.0);
+    }
+}
+
+impl GdnAside {
+    /// The rows of `slot`.
+    pub fn of(&self, slot: usize) -> AsideRows<'_> {
+        let at = |width: usize| slot * self.rows * width..(slot + 1) * self.rows * width;
+        AsideRows {
+            qkv: &self.qkv[at(self.channels)],
+            alpha: &self.alpha[at(self.heads)],
+            beta: &self.beta[at(self.heads)],
+        }
     }
 }
 
@@ -105,13 +175,24 @@ impl QsaState {
         Ok(())
     }
 
-    /// Cache of `slot`, about to hold `len` tokens.
+    /// Cache of `run`'s slot, about to get the run's tokens: what it holds from the run's first
+    /// position on is dropped.
     ///
     /// # Panics
-    /// If `len` is over the context that the state was made for.
-    pub fn slot_mut(&mut self, slot: usize, len: usize) -> &mut KvSlot {
+    /// If it holds less, or would hold more than the context that the state was made for.
+    pub fn extend(&mut self, shape: &QsaShape, run: &Run) -> &mut KvSlot {
+        let (len, slot) = (run.first_pos + run.len, run.slot);
         assert!(len <= self.context, "{len} tokens in a cache of {}", self.context);
-        &mut self.slots[slot]
+        let kv = &mut self.slots[slot];
+        let kv_len = run.first_pos * shape.kv_dim();
+        assert!(kv.k.len() >= kv_len, "slot {slot} holds fewer than {} tokens", run.first_pos);
+        kv.k.truncate(kv_len);
+        kv.v.truncate(kv_len);
+        if let Some(blocks) = run.first_pos.checked_div(shape.block) {
+            kv.index.truncate(run.first_pos * shape.index_dim);
+            kv.blocks.truncate(blocks * shape.index_dim);
+        }
+        kv
     }
 
     /// Makes `slot` a fresh sequence.
@@ -120,21 +201,25 @@ impl QsaState {
     }
 }
 
-/// Convolution history of the n-gram features.
+/// Convolution history of the n-gram features, and columns that were set aside.
 #[derive(Clone, Debug)]
 pub struct PleState {
     conv: Vec<f32>,
+    /// `[slots, deferred, channels]`.
+    aside: Vec<f32>,
     len: usize,
+    aside_len: usize,
 }
 
 impl PleState {
-    /// Histories of `slots` fresh sequences.
+    /// Histories of `slots` fresh sequences, each with room for `deferred` rows set aside.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    pub fn new(shape: &PleShape, slots: usize) -> Result<Self, Error> {
-        let len = shape.conv_len();
-        Ok(Self { conv: zeroed(len.saturating_mul(slots), "n-gram convolution histories")?, len })
+    pub fn new(shape: &PleShape, slots: usize, deferred: usize) -> Result<Self, Error> {
+        let (len, aside_len) = (shape.conv_len(), deferred.saturating_mul(shape.channels()));
+        let of = |len: usize| zeroed(len.saturating_mul(slots), "n-gram convolution histories");
+        Ok(Self { conv: of(len)?, aside: of(aside_len)?, len, aside_len })
     }
 
     /// History of `slot`: `[history, channels]`, oldest first.
@@ -142,14 +227,16 @@ impl PleState {
         &self.conv[slot * self.len..][..self.len]
     }
 
-    /// As [`PleState::conv`], to be advanced.
-    pub fn conv_mut(&mut self, slot: usize) -> &mut [f32] {
-        &mut self.conv[slot * self.len..][..self.len]
+    /// As [`PleState::conv`], to be advanced, and the columns that the slot set aside
+    /// `[deferred, channels]`.
+    pub fn conv_mut(&mut self, slot: usize) -> (&mut [f32], &mut [f32]) {
+        let conv = &mut self.conv[slot * self.len..][..self.len];
+        (conv, &mut self.aside[slot * self.aside_len..][..self.aside_len])
     }
 
     /// Makes `slot` a fresh sequence.
     pub fn reset(&mut self, slot: usize) {
-        self.conv_mut(slot).fill(0.0);
+        self.conv[slot * self.len..][..self.len].fill(0.0);
     }
 }
 
@@ -172,7 +259,7 @@ mod tests {
             eps: 1e-6,
         };
         let mut state = QsaState::new(1, usize::MAX);
-        state.slot_mut(0, 1).k.push(1.0);
+        state.slots[0].k.push(1.0);
         for len in [1 << 30, usize::MAX / 2] {
             let result = state.reserve(&shape, 0, len);
             assert!(matches!(result, Err(Error::OutOfMemory { .. })), "{len} tokens");

@@ -4,7 +4,7 @@ use super::{Reference, advance, dot, rms_norm};
 use crate::host::PleState;
 use crate::ple::PleInput;
 use crate::scalar::{ple_gate, silu};
-use crate::{Ple, PleShape, PleWeights, Weight, Window};
+use crate::{Commit, Ple, PleShape, PleWeights, Weight, Window};
 
 impl Ple for Reference {
     fn ple_gather(&mut self, table: &Weight, ids: &[u64], e: &mut Vec<f32>) {
@@ -24,8 +24,12 @@ impl Ple for Reference {
         let PleShape { streams, width, kernel, dilation, eps } = *shape;
         let wide = shape.channels();
         for run in window.runs() {
-            let history = input.state.conv_mut(run.slot);
-            for t in run.rows() {
+            let (history, aside) = input.state.conv_mut(run.slot);
+            for column in aside.chunks_exact(wide).take(run.replay) {
+                advance(history, column);
+            }
+            let mut work = history.to_vec();
+            for (i, t) in run.rows().enumerate() {
                 let value = &input.value[t * width..][..width];
                 let (mut z, mut c) = (vec![0.0; wide], vec![0.0; wide]);
                 for s in 0..streams {
@@ -48,13 +52,19 @@ impl Ple for Reference {
                 for i in 0..wide {
                     let column = |j: usize| match j + 1 == kernel {
                         true => c[i],
-                        false => history[j * dilation * wide + i],
+                        false => work[j * dilation * wide + i],
                     };
                     let tap = |j: usize| f64::from(w.taps[i * kernel + j]) * f64::from(column(j));
                     let sum: f64 = (0..kernel).map(tap).sum();
                     x[t * wide + i] += z[i] + silu(sum as f32);
                 }
-                advance(history, &c);
+                advance(&mut work, &c);
+                if run.commit == Commit::Deferred {
+                    aside[i * wide..][..wide].copy_from_slice(&c);
+                }
+            }
+            if run.commit == Commit::Now {
+                history.copy_from_slice(&work);
             }
         }
     }

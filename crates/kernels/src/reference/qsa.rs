@@ -1,7 +1,7 @@
 //! Indexed sparse attention.
 
 use super::{Reference, dot, rms_norm};
-use crate::host::{QsaState, Selection};
+use crate::host::{KvSlot, QsaState, Selection};
 use crate::qsa::{AttendQuery, IndexQuery};
 use crate::rope::Rope;
 use crate::scalar::{relu, sigmoid};
@@ -18,8 +18,7 @@ impl Qsa for Reference {
         let (d, kv_dim, eps) = (shape.head_dim, shape.kv_dim(), shape.eps);
         let rope = Rope::new(shape.rope_dims, shape.rope_base);
         for run in window.runs() {
-            let kv = state.slot_mut(run.slot, run.first_pos + run.len);
-            assert_eq!(kv.k.len(), run.first_pos * kv_dim, "slot {} is elsewhere", run.slot);
+            let kv = state.extend(shape, run);
             for t in run.rows() {
                 for head in keys.k[t * kv_dim..][..kv_dim].chunks_exact(d) {
                     let mut key = vec![0.0; d];
@@ -116,6 +115,10 @@ impl Qsa for Reference {
 
     fn selected_blocks(&mut self, selection: &Selection) -> Vec<Vec<u32>> {
         (0..selection.rows()).map(|row| selection.blocks(row)).collect()
+    }
+
+    fn export_qsa(&mut self, state: &QsaState, slot: usize) -> KvSlot {
+        state.slot(slot).clone()
     }
 }
 

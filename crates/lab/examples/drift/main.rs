@@ -48,13 +48,13 @@ struct Way {
 fn engine(checkpoint: &Checkpoint, way: Way, context: usize) -> Result<Engine<Cpu>, Error> {
     let Way { isa, activations } = way;
     let cpu = Cpu::new(CpuOptions { threads: 0, isa, activations });
-    let config = EngineConfig { slots: 1, context, chunk: CHUNK };
+    let config = EngineConfig { slots: 1, context, chunk: CHUNK, ..EngineConfig::default() };
     Ok(Engine::new(cpu, checkpoint, config, &mut |_| {})?)
 }
 
 /// The next window of slot 0, all its logits.
 fn forward(engine: &mut Engine<Cpu>, tokens: &[u32]) -> Result<Vec<f32>, Error> {
-    Ok(engine.forward(&[Feed { slot: 0, tokens, want: Want::All }])?)
+    Ok(engine.forward(&[Feed::new(0, tokens, Want::All)])?)
 }
 
 /// Divergence at every position, and how far the states are apart after every window.

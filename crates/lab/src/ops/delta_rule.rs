@@ -1,6 +1,6 @@
 //! Steps of a Gated DeltaNet layer (family `gdn`).
 
-use super::{copies, window, windows};
+use super::{DEFERRED, copies, window, windows};
 use crate::case::{Call, Op};
 use crate::memory::{Output, poisoned, upload, vector};
 use crate::{Cost, Input, Random};
@@ -149,7 +149,7 @@ impl Op for DeltaRule {
     fn run<B: Backend>(&self, backend: &mut B, input: Input) -> Result<Vec<Output>, Error> {
         let vectors = self.vectors(backend)?;
         let mut random = Random::new(6);
-        let mut state = backend.new_gdn_state(&self.shape, SLOTS)?;
+        let mut state = backend.new_gdn_state(&self.shape, SLOTS, DEFERRED)?;
         let mut results = Vec::new();
         for window in windows(self.rows) {
             let rows = self.inputs_of(backend, (window.rows(), input.scale()), &mut random)?;
@@ -180,7 +180,7 @@ impl Op for DeltaRule {
         let rows = self.inputs_of(backend, (self.rows, 1.0), &mut random)?;
         let slot_bytes = 4 * (self.shape.state_len() + self.shape.conv_len());
         let slots = copies(slot_bytes, cold);
-        let mut state = backend.new_gdn_state(&self.shape, slots)?;
+        let mut state = backend.new_gdn_state(&self.shape, slots, 0)?;
         let mut out = upload(backend, &random.values(self.rows * self.width(), 1.0))?;
         Ok(Box::new(move |backend, i| {
             let window = window(&[(i % slots, i / slots * self.rows, self.rows)]);

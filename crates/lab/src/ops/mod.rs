@@ -16,7 +16,7 @@ pub use matmul::Matmul;
 pub use ngram::Ngram;
 pub use sampling::Sampling;
 
-use kernels::{Activations, Window};
+use kernels::{Activations, Commit, Run, Window};
 
 /// How names end in the precision of the activations.
 fn activations_name(activations: Activations) -> &'static str {
@@ -33,10 +33,32 @@ fn window(runs: &[(usize, usize, usize)]) -> Window {
     window
 }
 
-/// The windows that a state is checked over: alone at first, then two slots at once, then on. The
-/// last one is `rows` long.
+/// Rows that [`windows`] set aside at most.
+const DEFERRED: usize = 4;
+
+/// The windows that a recurrent state is checked over: alone at first, then two slots at once, then
+/// rows on trial beside another slot, of which two are accepted. The last one is `rows` long.
 fn windows(rows: usize) -> Vec<Window> {
-    vec![window(&[(1, 0, 5)]), window(&[(0, 0, 2), (1, 5, 1)]), window(&[(1, 6, rows)])]
+    let mut trial = window(&[(0, 2, 1)]);
+    let run = Run {
+        slot: 1,
+        first_row: 1,
+        len: DEFERRED,
+        first_pos: 6,
+        replay: 0,
+        commit: Commit::Deferred,
+    };
+    trial.push_run(run);
+    let mut last = Window::new();
+    last.push_run(Run {
+        first_row: 0,
+        len: rows,
+        first_pos: 8,
+        replay: 2,
+        commit: Commit::Now,
+        ..run
+    });
+    vec![window(&[(1, 0, 5)]), window(&[(0, 0, 2), (1, 5, 1)]), trial, last]
 }
 
 /// Copies that together have at least `cold` bytes, and one more.

@@ -1,6 +1,6 @@
 //! Mixing of the n-gram features into the streams (family `ple`).
 
-use super::{copies, window, windows};
+use super::{DEFERRED, copies, window, windows};
 use crate::case::{Call, Op};
 use crate::memory::{Output, upload, vector};
 use crate::{Cost, Input, Random};
@@ -101,7 +101,7 @@ impl Op for Ngram {
     fn run<B: Backend>(&self, backend: &mut B, input: Input) -> Result<Vec<Output>, Error> {
         let vectors = self.vectors(backend)?;
         let mut random = Random::new(12);
-        let mut state = backend.new_ple_state(&self.shape, SLOTS)?;
+        let mut state = backend.new_ple_state(&self.shape, SLOTS, DEFERRED)?;
         let wide = self.shape.channels();
         let mut results = Vec::new();
         for window in windows(self.rows) {
@@ -124,7 +124,7 @@ impl Op for Ngram {
     ) -> Result<Call<'a, B>, Error> {
         let vectors = self.vectors(backend)?;
         let slots = copies(4 * self.shape.conv_len(), cold);
-        let mut state = backend.new_ple_state(&self.shape, slots)?;
+        let mut state = backend.new_ple_state(&self.shape, slots, 0)?;
         let mut rows = self.inputs_of(backend, (self.rows, 1.0), &mut Random::new(12))?;
         Ok(Box::new(move |backend, i| {
             let window = window(&[(i % slots, i / slots * self.rows, self.rows)]);

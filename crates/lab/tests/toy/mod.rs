@@ -3,13 +3,14 @@
 
 use kernels::gdn::{GdnInput, GdnSlot};
 use kernels::hc::HcRead;
-use kernels::host::{GdnState, Plan, PleState, QsaState, Selection};
+use kernels::host::{GdnState, KvSlot, Plan, PleState, QsaState, Selection};
 use kernels::moe::{GateUp, MoeChoice, SharedExpert};
+use kernels::mtp::MtpNorms;
 use kernels::ple::PleInput;
 use kernels::qsa::{AttendQuery, IndexQuery};
 use kernels::reference::Reference;
 use kernels::{
-    Activations, Device, Error, Gdn, GdnShape, Gemv, Hc, HcShape, HcWeights, Head, Moe, Ple,
+    Activations, Device, Error, Gdn, GdnShape, Gemv, Hc, HcShape, HcWeights, Head, Moe, Mtp, Ple,
     PleShape, PleWeights, Qsa, QsaKeys, QsaShape, Weight, Window,
 };
 use lab::bound::INT8_GROUP;
@@ -251,7 +252,7 @@ impl Gdn for Toy {
     ) {
         Reference.gdn_scan(shape, window, input, state, o);
         if self.0 == Way::WrongValue {
-            state.s_mut(window.runs()[0].slot)[1] += 1e-3;
+            state.scan_mut().0[window.runs()[0].slot * shape.state_len() + 1] += 1e-3;
         }
     }
 
@@ -310,6 +311,10 @@ impl Qsa for Toy {
     fn selected_blocks(&mut self, selection: &Selection) -> Vec<Vec<u32>> {
         Reference.selected_blocks(selection)
     }
+
+    fn export_qsa(&mut self, state: &QsaState, slot: usize) -> KvSlot {
+        Reference.export_qsa(state, slot)
+    }
 }
 
 impl Ple for Toy {
@@ -337,12 +342,35 @@ impl Ple for Toy {
     }
 }
 
+impl Mtp for Toy {
+    fn mtp_input(
+        &mut self,
+        shape: &HcShape,
+        norms: &MtpNorms<'_, Vec<f32>>,
+        io: (&Vec<f32>, &Vec<f32>),
+        rows: usize,
+        out: &mut Vec<f32>,
+    ) {
+        Reference.mtp_input(shape, norms, io, rows, out);
+        if self.0 == Way::WrongRow {
+            // The fault: streams before the embedding.
+            out[..2 * shape.width].rotate_left(shape.width);
+        }
+    }
+}
+
 impl Head for Toy {
     fn embed(&mut self, table: &Matrix, tokens: &[u32], streams: usize, x: &mut Vec<f32>) {
         Reference.embed(&table.0, tokens, streams, x);
     }
 
-    fn gather_rows(&mut self, x: &Vec<f32>, rows: &[usize], width: usize, out: &mut Vec<f32>) {
+    fn gather_rows(
+        &mut self,
+        x: &Vec<f32>,
+        rows: &[usize],
+        width: usize,
+        out: (&mut Vec<f32>, usize),
+    ) {
         Reference.gather_rows(x, rows, width, out);
     }
 

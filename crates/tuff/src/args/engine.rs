@@ -93,7 +93,7 @@ impl DeviceArgs {
     /// Sizes of an engine for one sequence of up to `context` tokens.
     pub(crate) fn config(&self, context: usize) -> EngineConfig {
         let chunk = count(self.chunk).unwrap_or(DEFAULT_CHUNK).min(context);
-        EngineConfig { slots: 1, context, chunk }
+        EngineConfig { slots: 1, context, chunk, ..EngineConfig::default() }
     }
 }
 

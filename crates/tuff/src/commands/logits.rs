@@ -102,7 +102,7 @@ fn write(session: &mut Session, tokens: &[u32], path: &Path, show: Show) -> Resu
         if interrupt::requested() {
             return Err(Error::Interrupted);
         }
-        let logits = session.forward(Feed { slot: SLOT, tokens: chunk, want: Want::All })?;
+        let logits = session.forward(Feed::new(SLOT, chunk, Want::All))?;
         output.write_f32(&logits)?;
         written.values += logits.len() as u64;
         written.not_finite += logits.iter().filter(|logit| !logit.is_finite()).count();

@@ -138,7 +138,7 @@ impl<'a, B: HostBackend> Bench<'a, B> {
             }
             let tokens = &self.plan.tokens[position..position + size];
             let started = Instant::now();
-            self.engine.forward(&[Feed { slot: SLOT, tokens, want }])?;
+            self.engine.forward(&[Feed::new(SLOT, tokens, want)])?;
             each(started.elapsed());
             position += size;
         }

@@ -1,0 +1,43 @@
+//! Sizes of an engine.
+
+use crate::Error;
+use kernels::mtp::NormExtent;
+
+/// Sizes of an engine, and whether it drafts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Sequences that can be live at once.
+    pub slots: usize,
+    /// Tokens that a sequence may have.
+    pub context: usize,
+    /// Rows that a window may have; prompts go through in chunks of this many.
+    pub chunk: usize,
+    /// Tokens that a deferred feed may have: one more than the drafts of a round. Each takes room in
+    /// every slot for the inputs of the recurrent layers. 0 is for engines that defer nothing.
+    pub deferred: usize,
+    /// Loads the drafting block of a model that has one, with its streams normalised like this.
+    pub mtp: Option<NormExtent>,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { slots: 1, context: 4096, chunk: 256, deferred: 0, mtp: None }
+    }
+}
+
+impl EngineConfig {
+    /// Checks that the sizes can be used.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let rule = "it must be at least 1";
+        for (what, value) in
+            [("slots", self.slots), ("context", self.context), ("chunk", self.chunk)]
+        {
+            if value == 0 {
+                return Err(Error::BadSetting { what, value, rule });
+            }
+        }
+        let (what, value) = ("deferred", self.deferred);
+        let rule = "a window must hold so many rows";
+        if value > self.chunk { Err(Error::BadSetting { what, value, rule }) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,107 @@
+//! Drafts of the engine: the drafting block's side of a window, and its own steps.
+
+use crate::engine::choice;
+use crate::forward::HeadWeights;
+use crate::mtp::{MtpContext, Seen};
+use crate::scratch::Scratch;
+use crate::speculation::MAX_DEPTH;
+use crate::{Engine, Error, Feed};
+use kernels::Backend;
+
+/// One draft step of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DraftStep {
+    /// The slot.
+    pub slot: usize,
+    /// The token after the sequence: the one that was drawn and not yet fed in the first step of a
+    /// round, afterwards the draft of the step before.
+    pub token: u32,
+}
+
+impl<B: Backend> Engine<B> {
+    /// Whether the drafting block is loaded.
+    pub fn has_mtp(&self) -> bool {
+        self.mtp.is_some()
+    }
+
+    /// One step of the drafting block for several slots at once: `logits` becomes `[steps, rows of
+    /// the head]`, the block's guess at the token after `token`. The first step after a window takes
+    /// the block through all that it has not seen yet.
+    ///
+    /// # Errors
+    /// [`Error::NoMtp`] without a drafting block; [`Error::NothingToDraftFrom`] for a slot that is
+    /// empty or has tokens on trial; unusable slots and tokens; a device fault, after which the slots
+    /// must be reset.
+    pub fn draft(&mut self, steps: &[DraftStep], logits: &mut Vec<f32>) -> Result<(), Error> {
+        logits.clear();
+        self.check_steps(steps)?;
+        let Self { backend, weights, slots, scratch, mtp: Some(mtp), hp, .. } = self else {
+            return Err(Error::NoMtp);
+        };
+        for step in steps {
+            // The rows of drafts come behind the sequence.
+            let len = slots.tokens(step.slot).len() + mtp.step_rows(step.slot);
+            mtp.reserve(backend, step.slot, len + MAX_DEPTH)?;
+        }
+        let Scratch { layers, head: buffers, .. } = scratch;
+        let (hc, token_embd) = (&weights.hc, &weights.token_embd);
+        let mut context =
+            MtpContext { backend: &mut *backend, hc, choice: choice(hp), layers, token_embd };
+        let told: Vec<_> = steps.iter().map(|s| (s.slot, slots.tokens(s.slot), s.token)).collect();
+        let mut rows = Vec::with_capacity(steps.len());
+        mtp.step(&mut context, &told, &mut rows);
+        let matrix = mtp.weights.head.as_ref().unwrap_or(&weights.output);
+        let mixer = &mtp.weights.head_hc;
+        let head = HeadWeights { mixer, matrix, hc, rows: hp.vocab };
+        let io = (buffers, &mut layers.inject);
+        let result = head.logits(backend, (&mtp.x, &rows), io, logits);
+        if result.is_err() {
+            steps.iter().for_each(|step| slots.set_broken(step.slot));
+        }
+        result
+    }
+
+    /// Shows the streams of the window that was just run to the drafting block.
+    pub(crate) fn keep_streams(&mut self, feeds: &[Feed<'_>]) -> Result<(), Error> {
+        let Self { backend, weights, slots, scratch, mtp: Some(mtp), hp, window, .. } = self else {
+            return Ok(());
+        };
+        let Scratch { x, layers, .. } = scratch;
+        let (hc, token_embd) = (&weights.hc, &weights.token_embd);
+        let mut context = MtpContext { backend, hc, choice: choice(hp), layers, token_embd };
+        for (feed, run) in feeds.iter().zip(window.runs()) {
+            let Feed { slot, tokens, commit, .. } = *feed;
+            let history = slots.tokens(slot);
+            let seen = Seen { slot, first_row: run.first_row, history, tokens, commit };
+            mtp.see(&mut context, x, &seen)?;
+        }
+        Ok(())
+    }
+
+    fn check_steps(&self, steps: &[DraftStep]) -> Result<(), Error> {
+        let Some(mtp) = &self.mtp else { return Err(Error::NoMtp) };
+        if steps.is_empty() {
+            return Err(Error::NoTokens);
+        }
+        let vocab = self.hp.vocab;
+        let mut rows = 0;
+        for (i, &DraftStep { slot, token }) in steps.iter().enumerate() {
+            self.check_slot(slot)?;
+            if self.slots.is_broken(slot) {
+                return Err(Error::SlotBroken { slot });
+            }
+            if steps[..i].iter().any(|other| other.slot == slot) {
+                return Err(Error::SlotTwice { slot });
+            }
+            if token as usize >= vocab {
+                return Err(Error::TokenOutOfRange { token, vocab });
+            }
+            if !mtp.can_step(slot) {
+                return Err(Error::NothingToDraftFrom { slot });
+            }
+            rows += mtp.step_rows(slot);
+        }
+        let limit = mtp.most_rows();
+        if rows > limit { Err(Error::WindowTooLong { rows, limit }) } else { Ok(()) }
+    }
+}

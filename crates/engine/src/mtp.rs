@@ -1,0 +1,278 @@
+//! The drafting block (multi-token prediction): one more decoder layer that takes the trunk's
+//! streams of a position and the token after it, and gives logits for the token after that.
+//!
+//! It follows the trunk: for every position of the sequence it has seen the trunk's own streams.
+//! Those of the latest positions, whose next token came too late for the window that made them,
+//! are kept until the next draft or until there are too many ([`KEPT`]): then they go through in one
+//! pass. The rows of drafts themselves are approximations and are dropped when the trunk has spoken.
+
+use crate::layers::LayerPass;
+use crate::scratch::LayerScratch;
+use crate::slots::LayerState;
+use crate::speculation::MAX_DEPTH;
+use crate::weights::{Mixer, MtpWeights};
+use crate::{EngineConfig, Error};
+use kernels::Commit;
+use kernels::moe::MoeChoice;
+use kernels::{Backend, HcShape, Run, Window};
+use model::HyperParams;
+
+/// Rows of streams that a slot keeps. A pass over so many costs little more per row than the
+/// memory to keep them is worth.
+const KEPT: usize = 16;
+
+/// The block with its states.
+pub(crate) struct Mtp<B: Backend> {
+    pub(crate) weights: MtpWeights<B>,
+    state: LayerState<B>,
+    slots: Vec<MtpSlot>,
+    /// The trunk's streams `[slots, kept rows, S, H]`.
+    kept: B::Buffer,
+    /// Streams of the last draft `[slots, S, H]`.
+    chain: B::Buffer,
+    /// Streams `[T, S, H]`.
+    pub(crate) x: B::Buffer,
+    /// Embeddings `[T, H]`.
+    e: B::Buffer,
+    /// Both, normalised `[T, S, 2 H]`.
+    both: B::Buffer,
+    window: Window,
+    tokens: Vec<u32>,
+    kept_rows: usize,
+    most_rows: usize,
+    row_numbers: Vec<usize>,
+}
+
+/// How far the block is on a slot. `len + kept` is the length of the sequence.
+#[derive(Clone, Copy, Debug, Default)]
+struct MtpSlot {
+    /// Positions in its cache that come from the trunk's streams.
+    len: usize,
+    /// Rows kept.
+    kept: usize,
+    /// Of those, the last ones, rows of tokens on trial.
+    on_trial: usize,
+    /// Positions behind `len` that come from drafts.
+    drafted: usize,
+}
+
+/// What a pass borrows from the engine.
+pub(crate) struct MtpContext<'a, B: Backend> {
+    pub(crate) backend: &'a mut B,
+    pub(crate) hc: &'a HcShape,
+    pub(crate) choice: MoeChoice,
+    pub(crate) layers: &'a mut LayerScratch<B>,
+    pub(crate) token_embd: &'a B::Matrix,
+}
+
+/// Rows of a trunk window that belong to one slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    pub(crate) slot: usize,
+    pub(crate) first_row: usize,
+    /// Tokens before the rows.
+    pub(crate) history: &'a [u32],
+    pub(crate) tokens: &'a [u32],
+    pub(crate) commit: Commit,
+}
+
+impl<B: Backend> Mtp<B> {
+    /// States of fresh sequences of the sizes in `config`.
+    pub(crate) fn new(
+        backend: &mut B,
+        weights: MtpWeights<B>,
+        hp: &HyperParams,
+        config: &EngineConfig,
+    ) -> Result<Self, Error> {
+        let EngineConfig { slots, context, chunk, deferred, .. } = *config;
+        let kept_rows = KEPT.max(deferred);
+        let most_rows = chunk.saturating_add(kept_rows);
+        let Mixer::Attention(attention) = &weights.layer.mixer else {
+            unreachable!("a drafting block is read as an attention layer")
+        };
+        // The rows of drafts come behind those of the sequence.
+        let context = context.saturating_add(MAX_DEPTH);
+        let state = backend.new_qsa_state(&attention.shape, slots, context)?;
+        let (h, wide) = (hp.embd, hp.hc.streams * hp.embd);
+        let mut buffer = |rows: usize, width: usize| backend.alloc(rows.saturating_mul(width));
+        Ok(Self {
+            state: LayerState::Attention(state),
+            slots: vec![MtpSlot::default(); slots],
+            kept: buffer(slots.saturating_mul(kept_rows), wide)?,
+            chain: buffer(slots, wide)?,
+            x: buffer(most_rows, wide)?,
+            e: buffer(most_rows, h)?,
+            both: buffer(most_rows, 2 * wide)?,
+            window: Window::new(),
+            tokens: Vec::new(),
+            kept_rows,
+            most_rows,
+            row_numbers: Vec::new(),
+            weights,
+        })
+    }
+
+    /// Rows that a pass may have.
+    pub(crate) fn most_rows(&self) -> usize {
+        self.most_rows
+    }
+
+    /// Makes `slot` a fresh sequence.
+    pub(crate) fn reset(&mut self, backend: &mut B, slot: usize) {
+        self.slots[slot] = MtpSlot::default();
+        if let LayerState::Attention(state) = &mut self.state {
+            backend.reset_qsa(state, slot);
+        }
+    }
+
+    /// Makes room for a sequence of `len` tokens.
+    pub(crate) fn reserve(
+        &mut self,
+        backend: &mut B,
+        slot: usize,
+        len: usize,
+    ) -> Result<(), Error> {
+        if let (Mixer::Attention(attention), LayerState::Attention(state)) =
+            (&self.weights.layer.mixer, &mut self.state)
+        {
+            backend.reserve_qsa(&attention.shape, state, slot, len)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the rows of tokens that were on trial and did not make it.
+    pub(crate) fn decide(&mut self, slot: usize, count: usize) {
+        let slot = &mut self.slots[slot];
+        slot.kept -= slot.on_trial - count.min(slot.on_trial);
+        slot.on_trial = 0;
+    }
+
+    /// Takes over the streams `x` of the trunk's rows `seen`: those whose next token is known may go
+    /// through the block, the others are kept.
+    pub(crate) fn see(
+        &mut self,
+        context: &mut MtpContext<'_, B>,
+        x: &B::Buffer,
+        seen: &Seen<'_>,
+    ) -> Result<(), Error> {
+        let wide = context.hc.streams * context.hc.width;
+        let (slot, rows) = (seen.slot, seen.tokens.len());
+        let MtpSlot { len, kept, .. } = self.slots[slot];
+        let mut through = 0;
+        if kept + rows > self.kept_rows {
+            through = match seen.commit {
+                Commit::Now => rows - 1,
+                Commit::Deferred => 0,
+            };
+            self.tokens.clear();
+            // A position goes in with the token after it.
+            self.tokens.extend(seen.history.iter().skip(len + 1));
+            self.tokens.extend(&seen.tokens[usize::from(kept == 0)..=through]);
+            if kept + through > 0 {
+                self.gather_kept(context.backend, wide, slot, kept, 0);
+                self.row_numbers.clear();
+                self.row_numbers.extend(seen.first_row..seen.first_row + through);
+                let out = (&mut self.x, kept);
+                context.backend.gather_rows(x, &self.row_numbers, wide, out);
+                self.window.clear();
+                self.window.push(slot, len, kept + through);
+                self.pass(context);
+            }
+            let slot = &mut self.slots[slot];
+            (slot.len, slot.kept) = (len + kept + through, 0);
+        }
+        let (first, kept) = (seen.first_row + through, self.slots[slot].kept);
+        self.row_numbers.clear();
+        self.row_numbers.extend(first..seen.first_row + rows);
+        let out = (&mut self.kept, slot * self.kept_rows + kept);
+        context.backend.gather_rows(x, &self.row_numbers, wide, out);
+        let slot = &mut self.slots[slot];
+        slot.kept += rows - through;
+        slot.on_trial = if seen.commit == Commit::Deferred { rows } else { 0 };
+        slot.drafted = 0;
+        Ok(())
+    }
+
+    /// One draft step of several slots at once, each given as its slot, its sequence and the token
+    /// that follows (drawn, or the last draft). The streams of the last rows, from which logits
+    /// follow, are `rows` of [`Mtp::x`].
+    pub(crate) fn step(
+        &mut self,
+        context: &mut MtpContext<'_, B>,
+        steps: &[(usize, &[u32], u32)],
+        rows: &mut Vec<usize>,
+    ) {
+        let wide = context.hc.streams * context.hc.width;
+        self.tokens.clear();
+        self.window.clear();
+        rows.clear();
+        for &(slot, history, token) in steps {
+            let MtpSlot { len, kept, drafted, .. } = self.slots[slot];
+            let first_row = self.window.rows();
+            let (pos, count) = if kept > 0 {
+                self.gather_kept(context.backend, wide, slot, kept, first_row);
+                self.tokens.extend(&history[len + 1..]);
+                (len, kept)
+            } else {
+                let out = (&mut self.x, first_row);
+                context.backend.gather_rows(&self.chain, &[slot], wide, out);
+                (len + drafted, 1)
+            };
+            self.tokens.push(token);
+            let (replay, commit) = (0, Commit::Now);
+            let run = Run { slot, first_row, len: count, first_pos: pos, replay, commit };
+            self.window.push_run(run);
+            rows.push(first_row + count - 1);
+            let state = &mut self.slots[slot];
+            if kept > 0 {
+                (state.len, state.kept, state.drafted) = (len + kept, 0, 0);
+            } else {
+                state.drafted += 1;
+            }
+        }
+        self.pass(context);
+        for (&(slot, ..), &row) in steps.iter().zip(&*rows) {
+            context.backend.gather_rows(&self.x, &[row], wide, (&mut self.chain, slot));
+        }
+    }
+
+    /// Rows that a step of `slot` takes.
+    pub(crate) fn step_rows(&self, slot: usize) -> usize {
+        self.slots[slot].kept.max(1)
+    }
+
+    /// Whether the slot has something to draft from.
+    pub(crate) fn can_step(&self, slot: usize) -> bool {
+        let MtpSlot { len, kept, on_trial, .. } = self.slots[slot];
+        on_trial == 0 && len + kept > 0
+    }
+
+    fn gather_kept(
+        &mut self,
+        backend: &mut B,
+        wide: usize,
+        slot: usize,
+        kept: usize,
+        first_row: usize,
+    ) {
+        let first = slot * self.kept_rows;
+        self.row_numbers.clear();
+        self.row_numbers.extend(first..first + kept);
+        backend.gather_rows(&self.kept, &self.row_numbers, wide, (&mut self.x, first_row));
+    }
+
+    /// The block on the streams in `x` and the tokens in `tokens`; its streams replace those in `x`.
+    fn pass(&mut self, context: &mut MtpContext<'_, B>) {
+        let MtpContext { backend, hc, choice, layers, token_embd } = context;
+        let (rows, weights) = (self.window.rows(), &self.weights);
+        let embedding = weights.embed.as_ref().unwrap_or(token_embd);
+        backend.embed(embedding, &self.tokens, 1, &mut self.e);
+        let io = (&self.e, &self.x);
+        backend.mtp_input(hc, &weights.norms(), io, rows, &mut self.both);
+        backend.matmul(&weights.eh_proj, &self.both, rows * hc.streams, &mut self.x);
+        let window = &self.window;
+        let mut pass =
+            LayerPass { backend: &mut **backend, hc, choice: *choice, window, scratch: layers };
+        pass.run(&weights.layer, &mut self.state, &mut self.x);
+    }
+}

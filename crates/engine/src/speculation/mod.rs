@@ -1,0 +1,4 @@
+//! Speculation.
+
+/// Most drafts in a round.
+pub const MAX_DEPTH: usize = 8;
