@@ -23,5 +23,5 @@ pub use engine::{Engine, EngineConfig, Feed, Want};
 pub use error::Error;
 pub use generate::{Event, Finish, Request, Summary, generate};
 pub use probe::{NoProbe, Probe};
-pub use sampling::{Context, SamplingError, SamplingParams, philox4x32_10, uniform};
+pub use sampling::{Context, Draft, SamplingError, SamplingParams, philox4x32_10, uniform};
 pub use stop::StopMatcher;
