@@ -15,6 +15,7 @@ mod sampling;
 mod scratch;
 mod shapes;
 mod slots;
+pub mod speculation;
 mod stop;
 pub mod timed;
 mod weights;
