@@ -27,10 +27,19 @@ pub struct Contents {
 impl Contents {
     /// Sorts the ids of a draft vocabulary. Ids that the tokenizer does not have are unused.
     pub fn new(tokenizer: &Tokenizer, vocab: &DraftVocab) -> Contents {
+        Self::of(tokenizer, vocab.ids().iter().copied())
+    }
+
+    /// Sorts all ids of a tokenizer, to compare with.
+    pub fn all(tokenizer: &Tokenizer) -> Contents {
+        Self::of(tokenizer, 0..tokenizer.vocab_size() as u32)
+    }
+
+    fn of(tokenizer: &Tokenizer, ids: impl Iterator<Item = u32>) -> Contents {
         let mut contents =
             Contents { control: 0, user_defined: 0, bytes: 0, unused: 0, scripts: Vec::new() };
         let mut scripts = BTreeMap::new();
-        for &id in vocab.ids() {
+        for id in ids {
             match (basic(tokenizer, id), tokenizer.kind(id)) {
                 (Some(Basic::Control), _) => contents.control += 1,
                 (Some(Basic::UserDefined), _) => contents.user_defined += 1,
@@ -59,6 +68,7 @@ mod tests {
         let size = tokenizer.vocab_size();
         let all = DraftVocab::new((0..size as u32).collect(), size).unwrap();
         let contents = Contents::new(&tokenizer, &all);
+        assert_eq!(contents, Contents::all(&tokenizer));
         assert_eq!((contents.control, contents.user_defined), (2, 1));
         assert_eq!((contents.bytes, contents.unused), (256, 1));
         let scripts = [
