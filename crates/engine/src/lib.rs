@@ -35,5 +35,5 @@ pub use generate::{Event, Finish, Request, Summary, generate};
 pub use kernels::Commit;
 pub use kernels::mtp::NormExtent;
 pub use probe::{NoProbe, Probe};
-pub use sampling::{Context, SamplingError, SamplingParams, philox4x32_10, uniform};
+pub use sampling::{Context, Draft, SamplingError, SamplingParams, philox4x32_10, uniform};
 pub use stop::StopMatcher;

@@ -36,6 +36,19 @@ pub enum Error {
         /// Bytes that are there.
         found: usize,
     },
+    /// Rows were asked for that a weight does not have.
+    #[error(
+        "tensor {name}: row {row} was asked for, but there are {rows}; the list of rows is for \
+             another model"
+    )]
+    RowOutOfRange {
+        /// Tensor name.
+        name: String,
+        /// The first such row.
+        row: u32,
+        /// Rows over all experts.
+        rows: usize,
+    },
     /// The device could not give the memory.
     #[error("the {device} backend could not allocate {bytes} bytes for {what}")]
     OutOfMemory {

@@ -99,6 +99,24 @@ impl Weight {
         &self.bytes
     }
 
+    /// A matrix of these rows (over all experts), in this order and encoded as they are. It has a
+    /// copy of their bytes; one expert; the name of this weight.
+    ///
+    /// # Errors
+    /// [`Error::RowOutOfRange`] for a row that is not there.
+    pub fn select_rows(&self, rows: &[u32]) -> Result<Weight, Error> {
+        let count = self.rows();
+        if let Some(&row) = rows.iter().find(|&&row| row as usize >= count) {
+            return Err(Error::RowOutOfRange { name: self.name.clone(), row, rows: count });
+        }
+        let mut bytes = Vec::with_capacity(rows.len() * self.row_bytes());
+        for &row in rows {
+            bytes.extend_from_slice(self.row(row as usize));
+        }
+        let shape = WeightShape { n_in: self.n_in, n_out: rows.len(), experts: 1 };
+        Weight::new(self.name.clone(), self.ty, shape, bytes.into())
+    }
+
     /// Decodes row `row` into `out`, which holds `n_in` values.
     ///
     /// # Panics
@@ -115,5 +133,53 @@ impl Weight {
             self.decode_row(row, values);
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two experts of three rows of one or two blocks. Every byte tells its place, but small ones
+    /// only, so that no scale is infinite or NaN.
+    fn weight(ty: TensorType, blocks: usize) -> Weight {
+        let shape = WeightShape { n_in: ty.block_elements() * blocks, n_out: 3, experts: 2 };
+        let bytes: Vec<u8> =
+            (0..ty.block_bytes() * blocks * 6).map(|i| (i * 7 % 61) as u8).collect();
+        Weight::new("output.weight", ty, shape, bytes.into()).unwrap()
+    }
+
+    #[test]
+    fn selected_rows_are_the_rows_in_every_format() {
+        for ty in [TensorType::F32, TensorType::BF16, TensorType::Q8_0, TensorType::Q4_K] {
+            for blocks in [1, 2] {
+                let all = weight(ty, blocks);
+                let rows = [4, 0, 5, 0];
+                let some = all.select_rows(&rows).unwrap();
+                assert_eq!((some.n_in(), some.n_out(), some.experts()), (all.n_in(), 4, 1));
+                assert_eq!((some.name(), some.ty()), (all.name(), ty));
+                let (mut left, mut right) = (vec![0.0; all.n_in()], vec![0.0; all.n_in()]);
+                for (place, &row) in rows.iter().enumerate() {
+                    assert_eq!(some.row(place), all.row(row as usize), "{ty}");
+                    some.decode_row(place, &mut left);
+                    all.decode_row(row as usize, &mut right);
+                    assert_eq!(left, right, "{ty}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_rows_are_an_empty_matrix() {
+        let none = weight(TensorType::Q8_0, 1).select_rows(&[]).unwrap();
+        assert_eq!((none.rows(), none.bytes().len()), (0, 0));
+    }
+
+    #[test]
+    fn a_row_that_is_not_there_is_named() {
+        let error = weight(TensorType::Q8_0, 1).select_rows(&[5, 6, 7]).unwrap_err();
+        assert!(matches!(error, Error::RowOutOfRange { row: 6, rows: 6, .. }), "{error}");
+        assert!(error.to_string().starts_with("tensor output.weight: row 6 "), "{error}");
+        assert!(weight(TensorType::F32, 1).select_rows(&[u32::MAX]).is_err());
     }
 }

@@ -10,7 +10,8 @@
 //! * [`bound`]: how far a product may be off, derived.
 //! * [`report`]: results as a Markdown table or as data.
 //!
-//! And [`divergence`]: how far two computations of a whole model are apart.
+//! And [`divergence`]: how far two computations of a whole model are apart; [`draft_vocab`]: which
+//! tokens a small draft head has.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ mod case;
 pub mod cases;
 mod compare;
 pub mod divergence;
+pub mod draft_vocab;
 mod input;
 mod memory;
 mod ops;

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod checkpoint;
+mod draft_vocab;
 mod error;
 mod hparams;
 mod keys;
@@ -25,6 +26,7 @@ pub use checkpoint::{
     Attention, Checkpoint, ExpertStacks, Gdn, HcRead, HyperConnection, Layer, Mixer, Moe, Mtp, Ple,
     Tensor,
 };
+pub use draft_vocab::{DraftVocab, DraftVocabError};
 pub use error::{Error, Problem, TensorFault, TensorFaults};
 pub use hparams::{
     AttnParams, GdnParams, HcParams, HyperParams, IndexerParams, LayerKind, MoeParams, PleParams,

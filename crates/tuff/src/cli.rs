@@ -3,7 +3,9 @@
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Parser, Subcommand};
 
-use crate::commands::{bench, chat, detokenize, inspect, logits, render, run, tokenize};
+use crate::commands::{
+    bench, chat, detokenize, draft_vocab, inspect, logits, render, run, tokenize,
+};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -60,6 +62,8 @@ pub(crate) enum Command {
     Render(render::Args),
     /// Write the logits of every position of a token sequence to a file.
     Logits(logits::Args),
+    /// Choose the tokens that drafts are made of.
+    DraftVocab(draft_vocab::Args),
     /// Measure how fast a model runs here, and where the time goes.
     Bench(bench::Args),
 }
@@ -71,6 +75,7 @@ impl Command {
             Command::Run(args) => args.quiet,
             Command::Chat(args) => args.quiet,
             Command::Logits(args) => args.quiet,
+            Command::DraftVocab(args) => args.is_quiet(),
             Command::Bench(args) => args.quiet,
             Command::Inspect(_)
             | Command::Tokenize(_)

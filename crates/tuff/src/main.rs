@@ -9,6 +9,7 @@
 mod args;
 mod cli;
 mod commands;
+mod draft_vocab_file;
 mod error;
 mod ids;
 mod interrupt;

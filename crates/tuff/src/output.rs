@@ -52,7 +52,15 @@ impl OutputFile {
     /// # Errors
     /// [`Error::File`].
     pub(crate) fn write_text(&mut self, text: &str) -> Result<(), Error> {
-        self.file.write_all(text.as_bytes()).map_err(Error::file("write", &self.path))
+        self.write_bytes(text.as_bytes())
+    }
+
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub(crate) fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.file.write_all(bytes).map_err(Error::file("write", &self.path))
     }
 
     /// Completes the file and gives it its name.

@@ -42,6 +42,11 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
+/// A share of 1 in percent, with a decimal: `16.3 %`.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +69,11 @@ mod tests {
         }
         assert_eq!(weights(41_450_000), "41.5 M");
         assert_eq!(weights(12), "12");
+    }
+
+    #[test]
+    fn shares_are_percents() {
+        assert_eq!([0.0, 0.163, 1.0].map(percent), ["0.0 %", "16.3 %", "100.0 %"]);
     }
 
     #[test]

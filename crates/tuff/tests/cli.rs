@@ -6,34 +6,54 @@ mod common;
 
 use common::*;
 
-const COMMANDS: [&str; 8] =
-    ["run", "chat", "inspect", "tokenize", "detokenize", "render", "logits", "bench"];
+const COMMANDS: [&str; 9] = [
+    "run",
+    "chat",
+    "inspect",
+    "tokenize",
+    "detokenize",
+    "render",
+    "logits",
+    "draft-vocab build",
+    "bench",
+];
+
+fn help(command: &str) -> String {
+    tuff(["help"].into_iter().chain(words(command))).ok().to_owned()
+}
 
 #[test]
 fn help_teaches() {
     let top = tuff(["--help"]).ok().to_owned();
-    for word in COMMANDS.into_iter().chain(["First steps", "Exit codes", "TUFF_MODEL"]) {
+    let first_words = COMMANDS.map(|command| words(command)[0]);
+    for word in first_words.into_iter().chain(["First steps", "Exit codes", "TUFF_MODEL"]) {
         assert!(top.contains(word), "{word}");
     }
-    for command in COMMANDS {
-        let help = tuff(["help", command]).ok().to_owned();
+    for command in COMMANDS.into_iter().chain(["draft-vocab"]) {
+        let help = help(command);
         let (_, examples) = help.split_once("Examples:").unwrap();
         let count = examples.matches(&format!("tuff {command}")).count();
         assert!((2..=4).contains(&count), "{command}: {count} examples");
-        assert_eq!(tuff([command, "--help"]).ok(), help);
+        let by_option = words(command).into_iter().chain(["--help"]);
+        assert_eq!(tuff(by_option).ok(), help);
     }
     assert!(tuff(["--version"]).ok().starts_with("tuff "));
 }
 
 #[test]
 fn wrong_command_lines_are_usage_errors() {
-    let wrong: [&[&str]; 6] = [
+    let wrong: [&[&str]; 11] = [
         &[],
         &["jump"],
         &["run", "-p", "a", "-f", "b"],
         &["logits", "--tokens", "1"],
         &["logits", "-o", "x"],
         &["inspect", "a", "-m", "b"],
+        &["inspect", "--text", "a"],
+        &["inspect", "--draft-vocab", "a", "--json"],
+        &["draft-vocab"],
+        &["draft-vocab", "build", "--scripts", "latin"],
+        &["draft-vocab", "build", "--scripts", "klingon", "-o", "x"],
     ];
     for args in wrong {
         assert_eq!(tuff(args).code, 2, "{args:?}");
@@ -45,7 +65,7 @@ fn the_manual_has_every_command_and_option() {
     let manual = std::fs::read_to_string(root().join("docs/cli.md")).unwrap();
     for command in COMMANDS {
         assert!(manual.contains(&format!("## tuff {command}\n")), "{command}");
-        let help = tuff([command, "--help"]).ok().to_owned();
+        let help = help(command);
         let (options, _) = help.split_once("Examples:").unwrap();
         for word in options.split_whitespace().filter(|word| word.starts_with("--")) {
             let option = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());

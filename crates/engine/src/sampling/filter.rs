@@ -3,10 +3,10 @@
 use super::SamplingParams;
 use std::cmp::Ordering;
 
-/// `(token, logit / temperature)`.
+/// `(index of the logit, (logit - largest) / temperature)`. Indices are ordered as their tokens are.
 type Candidate = (u32, f32);
 
-/// Likelier tokens first, equal ones by rising id.
+/// Likelier tokens first, equal ones by rising index.
 fn by_falling_logit(a: &Candidate, b: &Candidate) -> Ordering {
     b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }
@@ -41,7 +41,7 @@ fn top_p(p: f32, all: &mut Vec<Candidate>) {
         return;
     }
     let weight = |c: &Candidate| f64::from(c.1).exp();
-    // Summed in id order, so that the total does not depend on how top-k left the candidates.
+    // Summed in order of index, so that the total does not depend on how top-k left the candidates.
     all.sort_unstable_by_key(|c| c.0);
     let target = f64::from(p) * all.iter().map(weight).sum::<f64>();
     let (mut kept, mut sum, mut sorted) = (0, 0.0, 0);

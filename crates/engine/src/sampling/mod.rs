@@ -3,14 +3,20 @@
 //!
 //! Order: penalties, logit bias, temperature, top-k, top-p, min-p, draw. The draw is by Gumbel
 //! noise: the token with the largest `logit / temperature + gumbel(seed, position, token)` wins,
-//! which is an exact draw from the filtered distribution and needs no order among the tokens.
+//! which is an exact draw from the filtered distribution and needs no order among the tokens. A draft
+//! of that token is drawn with the same noise, so that it is likely to be the same.
 
+mod choice;
+mod draft;
 mod filter;
 mod penalty;
 mod philox;
 
+pub use draft::Draft;
 pub use penalty::Context;
 pub use philox::{philox4x32_10, uniform};
+
+use choice::Tokens;
 
 /// Settings of the sampler; the default is greedy.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,25 +167,9 @@ impl SamplingParams {
         position: usize,
     ) -> Result<u32, SamplingError> {
         check_finite(logits, position)?;
-        penalty::apply(self, context, logits);
-        for &(token, bias) in &self.logit_bias {
-            let logit = &mut logits[token as usize];
-            // Several huge ones must not add up to infinity, which no filter could compare.
-            *logit = (*logit + bias).min(f32::MAX);
-        }
-        let none_left = SamplingError::NothingLeft { position };
-        if self.temperature == 0.0 {
-            return kernels::scalar::argmax(logits).ok_or(none_left);
-        }
-        let candidates = filter::candidates(self, logits);
-        let noisy = |&(token, logit): &(u32, f32)| {
-            (token, f64::from(logit) + gumbel(self.seed, position as u64, token))
-        };
-        let best = candidates.iter().map(noisy).max_by(|a, b| {
-            // Equal sums go to the lower token, as everywhere.
-            a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))
-        });
-        best.map(|(token, _)| token).ok_or(none_left)
+        choice::adjust(self, Tokens::All, context, logits);
+        let chosen = choice::choose(self, Tokens::All, logits, position);
+        chosen.map(|index| index as u32).ok_or(SamplingError::NothingLeft { position })
     }
 }
 
@@ -197,10 +187,7 @@ fn check_finite(logits: &[f32], position: usize) -> Result<(), SamplingError> {
     if any { Ok(()) } else { Err(SamplingError::NonFinite { position, what: "-inf everywhere" }) }
 }
 
-/// Standard Gumbel noise of a token at a position.
-fn gumbel(seed: u64, position: u64, token: u32) -> f64 {
-    -(-uniform(seed, position, token).ln()).ln()
-}
-
+#[cfg(test)]
+mod draft_tests;
 #[cfg(test)]
 mod tests;

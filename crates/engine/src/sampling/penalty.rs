@@ -1,6 +1,7 @@
 //! Penalties for tokens that occurred before.
 
 use super::SamplingParams;
+use super::choice::Tokens;
 use std::collections::HashMap;
 
 /// The tokens before the one to be chosen.
@@ -14,7 +15,12 @@ pub struct Context<'a> {
 
 /// Applies the penalties of `params`. Counts are taken from the context anew, so that they hold
 /// exactly the tokens before this position whatever was tried and given up in between.
-pub(super) fn apply(params: &SamplingParams, context: &Context<'_>, logits: &mut [f32]) {
+pub(super) fn apply(
+    params: &SamplingParams,
+    tokens: Tokens<'_>,
+    context: &Context<'_>,
+    logits: &mut [f32],
+) {
     let repetition = params.repetition_penalty != 1.0;
     let occurrence = params.presence_penalty != 0.0 || params.frequency_penalty != 0.0;
     if !repetition && !occurrence {
@@ -36,7 +42,7 @@ pub(super) fn apply(params: &SamplingParams, context: &Context<'_>, logits: &mut
         *counts.entry(token).or_default() += 1;
     }
     for (token, count) in counts {
-        let Some(logit) = logits.get_mut(token as usize) else { continue };
+        let Some(logit) = tokens.logit(logits, token) else { continue };
         if repetition {
             *logit = match *logit > 0.0 {
                 // A penalty close to zero must not make the logit infinite.

@@ -138,7 +138,7 @@ fn penalties_count_prompt_and_output_as_documented() {
     let context = Context { prompt: &[0, 1], output: &[2, 2, 3] };
     let after = |params: SamplingParams| {
         let mut logits = [2.0, -2.0, 2.0, 2.0, 2.0];
-        penalty::apply(&params, &context, &mut logits);
+        penalty::apply(&params, Tokens::All, &context, &mut logits);
         logits
     };
     let base = SamplingParams::default();

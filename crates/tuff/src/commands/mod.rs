@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod detokenize;
+pub(crate) mod draft_vocab;
 pub(crate) mod inspect;
 pub(crate) mod logits;
 pub(crate) mod render;
@@ -25,6 +26,7 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Detokenize(args) => detokenize::run(&args),
         Command::Render(args) => render::run(&args),
         Command::Logits(args) => logits::run(&args),
+        Command::DraftVocab(args) => draft_vocab::run(&args),
         Command::Bench(args) => bench::run(&args),
     }
 }

@@ -63,7 +63,7 @@ fn lines(tokens: &[u32], tokenizer: &Tokenizer) -> String {
 }
 
 /// Bytes in quotes: characters as they are, the rest escaped as in a Rust string.
-fn quoted(bytes: &[u8]) -> String {
+pub(crate) fn quoted(bytes: &[u8]) -> String {
     let mut text = String::from('"');
     for chunk in bytes.utf8_chunks() {
         text.extend(chunk.valid().chars().flat_map(char::escape_debug));

@@ -1,9 +1,11 @@
 //! `tuff inspect`: what is in a model file, and whether it can be run.
 //!
 //! `report` gathers the facts; `text` (with `numbers`, `tensors` and `table`) and `json` write them
-//! down. `check` looks at every block, `dump` decodes one tensor.
+//! down. `check` looks at every block, `dump` decodes one tensor. `draft_vocab` is about another
+//! file: a draft vocabulary for the model.
 
 mod check;
+mod draft_vocab;
 mod dump;
 mod json;
 mod numbers;
@@ -27,8 +29,8 @@ const EXAMPLES: &str = "\
 Examples:
   tuff inspect model.gguf                           metadata, tensors, sizes, warnings
   tuff inspect model.gguf --tensors --check         every tensor, and every block's scales
-  tuff inspect model.gguf --json | jq .parts
   tuff inspect model.gguf --dump output.weight -o output.f32
+  tuff inspect model.gguf --draft-vocab draft.ids --text story.txt
 
 Any GGUF file will do: of other architectures the metadata and the tensors are shown. A qwen4exp
 file that cannot be run is shown as far as possible, with the list of its faults and exit code 3.
@@ -56,6 +58,13 @@ pub(crate) struct Args {
     /// File for --dump.
     #[arg(short, long, value_name = "FILE", requires = "dump")]
     output: Option<PathBuf>,
+    /// Show what is in this draft vocabulary for the model, in place of the model.
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["json", "check", "dump", "tensors"])]
+    draft_vocab: Option<PathBuf>,
+    /// Text to tell how much of it the draft vocabulary has; `-` is standard input.
+    #[arg(long, value_name = "FILE", requires = "draft_vocab")]
+    text: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArg,
 }
@@ -71,6 +80,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     };
     if let (Some(tensor), Some(output)) = (&args.dump, &args.output) {
         return dump::write(&file, tensor, output);
+    }
+    if let Some(list) = &args.draft_vocab {
+        return terminal::print(&draft_vocab::report(&file, list, args.text.as_deref())?);
     }
     let report = Report::new(&file);
     let checked = args.check.then(|| check::check(&file.gguf));
