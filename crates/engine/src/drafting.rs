@@ -2,11 +2,13 @@
 
 use crate::engine::choice;
 use crate::forward::HeadWeights;
-use crate::mtp::{MtpContext, Seen};
+use crate::mtp::{MtpContext, Seen, SubsetHead};
 use crate::scratch::Scratch;
-use crate::speculation::MAX_DEPTH;
+use crate::speculation::{Head, MAX_DEPTH};
+use crate::weights::weight;
 use crate::{Engine, Error, Feed};
-use kernels::Backend;
+use kernels::{Activations, Backend};
+use model::{Checkpoint, DraftVocab};
 
 /// One draft step of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,15 +26,51 @@ impl<B: Backend> Engine<B> {
         self.mtp.is_some()
     }
 
+    /// Makes a small head of the rows that belong to the tokens of `vocab`, to draft with; a copy of
+    /// those rows is kept. Returns its bytes.
+    ///
+    /// # Errors
+    /// [`Error::NoMtp`] without a drafting block; a token outside the vocabulary.
+    pub fn load_draft_vocab(
+        &mut self,
+        checkpoint: &Checkpoint,
+        vocab: DraftVocab,
+    ) -> Result<usize, Error> {
+        let (Some(mtp), Some(block)) = (&mut self.mtp, &checkpoint.mtp) else {
+            return Err(Error::NoMtp);
+        };
+        let full = block.head_out.as_ref().unwrap_or(&checkpoint.output);
+        let rows = weight(full)?.select_rows(vocab.ids())?;
+        let matrix = self.backend.load_matrix(&rows, Activations::Int8)?;
+        mtp.subset = Some(SubsetHead { vocab, matrix });
+        Ok(rows.bytes().len())
+    }
+
+    /// The draft vocabulary, if one is loaded.
+    pub fn draft_vocab(&self) -> Option<&DraftVocab> {
+        self.mtp.as_ref()?.subset.as_ref().map(|subset| &subset.vocab)
+    }
+
+    /// The tokens that the logits of `head` belong to, in their order; `None` if they are all tokens.
+    pub fn draft_ids(&self, head: Head) -> Option<&[u32]> {
+        self.draft_vocab().filter(|_| head == Head::Subset).map(DraftVocab::ids)
+    }
+
     /// One step of the drafting block for several slots at once: `logits` becomes `[steps, rows of
-    /// the head]`, the block's guess at the token after `token`. The first step after a window takes
-    /// the block through all that it has not seen yet.
+    /// the head]`, the block's guess at the token after `token`. Without a draft vocabulary every
+    /// head is the full one. The first step after a window takes the block through all that it has
+    /// not seen yet.
     ///
     /// # Errors
     /// [`Error::NoMtp`] without a drafting block; [`Error::NothingToDraftFrom`] for a slot that is
     /// empty or has tokens on trial; unusable slots and tokens; a device fault, after which the slots
     /// must be reset.
-    pub fn draft(&mut self, steps: &[DraftStep], logits: &mut Vec<f32>) -> Result<(), Error> {
+    pub fn draft(
+        &mut self,
+        steps: &[DraftStep],
+        head: Head,
+        logits: &mut Vec<f32>,
+    ) -> Result<(), Error> {
         logits.clear();
         self.check_steps(steps)?;
         let Self { backend, weights, slots, scratch, mtp: Some(mtp), hp, .. } = self else {
@@ -48,13 +86,16 @@ impl<B: Backend> Engine<B> {
         let mut context =
             MtpContext { backend: &mut *backend, hc, choice: choice(hp), layers, token_embd };
         let told: Vec<_> = steps.iter().map(|s| (s.slot, slots.tokens(s.slot), s.token)).collect();
-        let mut rows = Vec::with_capacity(steps.len());
-        mtp.step(&mut context, &told, &mut rows);
-        let matrix = mtp.weights.head.as_ref().unwrap_or(&weights.output);
-        let mixer = &mtp.weights.head_hc;
-        let head = HeadWeights { mixer, matrix, hc, rows: hp.vocab };
+        let mut wanted = Vec::with_capacity(steps.len());
+        mtp.step(&mut context, &told, &mut wanted);
+        let full = mtp.weights.head.as_ref().unwrap_or(&weights.output);
+        let (matrix, rows) = match (&mtp.subset, head) {
+            (Some(subset), Head::Subset) => (&subset.matrix, subset.vocab.len()),
+            _ => (full, hp.vocab),
+        };
+        let head = HeadWeights { mixer: &mtp.weights.head_hc, matrix, hc, rows };
         let io = (buffers, &mut layers.inject);
-        let result = head.logits(backend, (&mtp.x, &rows), io, logits);
+        let result = head.logits(backend, (&mtp.x, &wanted), io, logits);
         if result.is_err() {
             steps.iter().for_each(|step| slots.set_broken(step.slot));
         }

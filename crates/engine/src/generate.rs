@@ -1,6 +1,9 @@
-//! The generation loop: feed the prompt, draw tokens, stream text.
+//! The generation loop: feed the prompt, then round by round get drafts, verify them, commit what
+//! was accepted, and stream text. Without drafts a round is a step of plain decoding.
 
 use crate::sampling::{Context, SamplingParams};
+use crate::speculation::verify::{Trial, Verifier};
+use crate::speculation::{Ask, Drafts, MAX_DEPTH, Proposer, Round, SpecStats};
 use crate::stop::StopMatcher;
 use crate::{Engine, Error, Feed, Want};
 use kernels::Backend;
@@ -33,6 +36,8 @@ pub enum Event<'a> {
     },
     /// The next piece of text; whole characters.
     Text(&'a str),
+    /// Something that the user may want to know; one line.
+    Note(&'a str),
 }
 
 /// Why generation ended.
@@ -65,55 +70,84 @@ pub struct Summary {
     pub prompt_time: Duration,
     /// Time spent on generated tokens.
     pub generate_time: Duration,
+    /// How drafts went.
+    pub speculation: SpecStats,
 }
 
-/// Generates text on `slot` and streams it to `sink`, which may break off at any event.
-///
-/// If the slot's tokens are a beginning of the prompt, only the rest is computed; otherwise the
-/// slot starts anew (a recurrent state cannot be wound back).
-///
-/// # Errors
-/// Unusable settings or prompt (before any work), a device fault, non-finite logits.
-pub fn generate<B: Backend>(
-    engine: &mut Engine<B>,
-    slot: usize,
-    tokenizer: &Tokenizer,
-    request: &Request<'_>,
-    sink: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-) -> Result<Summary, Error> {
-    let vocab = engine.hyper_params().vocab;
-    request.sampling.validate(vocab)?;
-    check_prompt(request.prompt, vocab, engine.config().context)?;
+/// What generates text: a slot of an engine, with who drafts for it.
+pub struct Generator<'a, B: Backend> {
+    /// The engine.
+    pub engine: &'a mut Engine<B>,
+    /// The slot.
+    pub slot: usize,
+    /// The model's tokenizer.
+    pub tokenizer: &'a Tokenizer,
+    /// Who drafts. Text and states do not depend on it.
+    pub proposer: &'a mut dyn Proposer<B>,
+}
 
-    let mut run = Generation {
-        request,
-        tokens: Vec::new(),
-        decoder: tokenizer.stream(SkipSpecial::Yes),
-        stops: StopMatcher::new(request.stop.iter().cloned()),
-        sink,
-    };
-    let started = Instant::now();
-    let mut summary = Summary {
-        finish: Finish::Length,
-        tokens: Vec::new(),
-        reused: 0,
-        prefilled: 0,
-        prompt_time: Duration::ZERO,
-        generate_time: Duration::ZERO,
-    };
-    if request.max_tokens == Some(0) {
-        return Ok(summary);
+impl<B: Backend> std::fmt::Debug for Generator<'_, B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (engine, slot) = (&self.engine, self.slot);
+        f.debug_struct("Generator")
+            .field("engine", engine)
+            .field("slot", &slot)
+            .finish_non_exhaustive()
     }
-    let logits = run.prompt(engine, slot, &mut summary)?;
-    summary.prompt_time = started.elapsed();
-    let decoding = Instant::now();
-    summary.finish = match logits {
-        Some(logits) => run.decode(engine, slot, tokenizer, logits)?,
-        None => Finish::Cancelled,
-    };
-    summary.generate_time = decoding.elapsed();
-    summary.tokens = run.tokens;
-    Ok(summary)
+}
+
+impl<B: Backend> Generator<'_, B> {
+    /// Generates text and streams it to `sink`, which may break off at any event.
+    ///
+    /// If the slot's tokens are a beginning of the prompt, only the rest is computed; otherwise the
+    /// slot starts anew (a recurrent state cannot be wound back).
+    ///
+    /// # Errors
+    /// Unusable settings or prompt (before any work), a device fault, non-finite logits.
+    pub fn generate(
+        &mut self,
+        request: &Request<'_>,
+        sink: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Summary, Error> {
+        let vocab = self.engine.hyper_params().vocab;
+        request.sampling.validate(vocab)?;
+        check_prompt(request.prompt, vocab, self.engine.config().context)?;
+
+        let decoder = self.tokenizer.stream(SkipSpecial::Yes);
+        let stops = StopMatcher::new(request.stop.iter().cloned());
+        let mut run = Generation {
+            on: self,
+            request,
+            tokens: Vec::new(),
+            text: TextStream { decoder, stops, sink },
+            verifier: Verifier::default(),
+            stats: SpecStats::default(),
+        };
+        let started = Instant::now();
+        let mut summary = Summary {
+            finish: Finish::Length,
+            tokens: Vec::new(),
+            reused: 0,
+            prefilled: 0,
+            prompt_time: Duration::ZERO,
+            generate_time: Duration::ZERO,
+            speculation: SpecStats::default(),
+        };
+        if request.max_tokens == Some(0) {
+            return Ok(summary);
+        }
+        let logits = run.prompt(&mut summary)?;
+        summary.prompt_time = started.elapsed();
+        let decoding = Instant::now();
+        summary.finish = match logits {
+            Some(logits) => run.decode(logits)?,
+            None => Finish::Cancelled,
+        };
+        summary.generate_time = decoding.elapsed();
+        summary.tokens = run.tokens;
+        summary.speculation = run.stats;
+        Ok(summary)
+    }
 }
 
 fn check_prompt(prompt: &[u32], vocab: usize, context: usize) -> Result<(), Error> {
@@ -127,29 +161,29 @@ fn check_prompt(prompt: &[u32], vocab: usize, context: usize) -> Result<(), Erro
     if tokens > context { Err(Error::ContextFull { tokens, context }) } else { Ok(()) }
 }
 
-struct Generation<'a> {
-    request: &'a Request<'a>,
+/// A request at work.
+struct Generation<'g, 'a, 'r, B: Backend> {
+    on: &'g mut Generator<'a, B>,
+    request: &'r Request<'r>,
+    /// Generated tokens; the last one was drawn and not fed yet.
     tokens: Vec<u32>,
-    decoder: StreamDecoder,
-    stops: StopMatcher,
-    sink: &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    text: TextStream<'r>,
+    verifier: Verifier,
+    stats: SpecStats,
 }
 
-impl Generation<'_> {
+impl<B: Backend> Generation<'_, '_, '_, B> {
     /// Computes the prompt; its last logits, or `None` if the sink broke off.
-    fn prompt<B: Backend>(
-        &mut self,
-        engine: &mut Engine<B>,
-        slot: usize,
-        summary: &mut Summary,
-    ) -> Result<Option<Vec<f32>>, Error> {
-        let prompt = self.request.prompt;
+    fn prompt(&mut self, summary: &mut Summary) -> Result<Option<Vec<f32>>, Error> {
+        let (prompt, slot) = (self.request.prompt, self.on.slot);
+        let engine = &mut *self.on.engine;
         let held = engine.history(slot)?;
         // The last token is always computed: its logits are what follows from.
         let reusable = held.len() < prompt.len() && prompt.starts_with(held);
         let mut done = if reusable && !engine.is_broken(slot)? { held.len() } else { 0 };
         if done == 0 {
             engine.reset(slot)?;
+            self.on.proposer.begin();
         }
         summary.reused = done;
         let chunk = engine.config().chunk;
@@ -160,7 +194,7 @@ impl Generation<'_> {
             done = end;
             summary.prefilled = done - summary.reused;
             let event = Event::Prompt { done, total: prompt.len() };
-            if (self.sink)(event).is_break() {
+            if (self.text.sink)(event).is_break() {
                 return Ok(None);
             }
             if done == prompt.len() {
@@ -170,49 +204,142 @@ impl Generation<'_> {
     }
 
     /// Draws tokens until something ends the text.
-    fn decode<B: Backend>(
-        &mut self,
-        engine: &mut Engine<B>,
-        slot: usize,
-        tokenizer: &Tokenizer,
-        mut logits: Vec<f32>,
-    ) -> Result<Finish, Error> {
+    fn decode(&mut self, mut logits: Vec<f32>) -> Result<Finish, Error> {
         let prompt = self.request.prompt;
-        let finish = loop {
-            let position = prompt.len() + self.tokens.len();
-            let context = Context { prompt, output: &self.tokens };
-            let token = self.request.sampling.sample(&mut logits, &context, position)?;
-            self.tokens.push(token);
-            if tokenizer.is_eog(token) {
-                break Finish::EndOfText(token);
+        let context = Context { prompt, output: &[] };
+        let first = self.request.sampling.sample(&mut logits, &context, prompt.len())?;
+        self.tokens.push(first);
+        let mut end = self.take(0);
+        loop {
+            match end {
+                Some(End::Cut(finish)) => return Ok(finish),
+                Some(End::Complete(finish)) => return Ok(self.text.finish().unwrap_or(finish)),
+                None => end = self.round()?,
             }
-            let piece = self.decoder.push(token).unwrap_or_default();
-            if let Some(finish) = self.show(&piece) {
-                return Ok(finish);
-            }
-            if self.request.max_tokens.is_some_and(|max| self.tokens.len() >= max) {
-                break Finish::Length;
-            }
-            if position >= engine.config().context {
-                break Finish::ContextFull;
-            }
-            logits = engine.forward(&[Feed::new(slot, &[token], Want::Last)])?;
-        };
-        let tail = self.decoder.finish();
-        let stopped = self.show(&tail);
-        let held = self.stops.finish();
-        if !held.is_empty() && stopped.is_none() {
-            let _ = (self.sink)(Event::Text(&held));
         }
-        Ok(stopped.unwrap_or(finish))
     }
 
-    /// Streams `piece`; the reason to end if a stop string came or the sink broke off.
-    fn show(&mut self, piece: &str) -> Option<Finish> {
+    /// One round: drafts, their verification, and the commit of what counts.
+    fn round(&mut self) -> Result<Option<End>, Error> {
+        let Generator { engine, slot, tokenizer, proposer } = &mut *self.on;
+        let Request { prompt, sampling, max_tokens, .. } = self.request;
+        let (slot, before) = (*slot, self.tokens.len());
+        let room = {
+            let config = engine.config();
+            // The drawn token and the drafts are fed, and the last of them gives a token, too.
+            let context = config.context - prompt.len() - before;
+            let tokens = max_tokens.map_or(usize::MAX, |max| max - before - 1);
+            context.min(tokens).min(config.deferred.saturating_sub(1)).min(MAX_DEPTH)
+        };
+        let output = &mut self.tokens;
+        let ask = Ask { engine: &mut **engine, slot, prompt, output, sampling, room };
+        let drafts = proposer.propose(ask)?;
+        debug_assert!(drafts.tokens.len() <= room && self.tokens.len() == before);
+
+        let started = Instant::now();
+        let output = &mut self.tokens;
+        let trial = Trial { slot, prompt, output, sampling };
+        let is_last = |token| tokenizer.is_eog(token);
+        let verdict = self.verifier.run(engine, trial, &drafts.tokens, is_last)?;
+        let verify = started.elapsed();
+
+        // Up to an end among the draws; what was drawn behind it never was.
+        let mut fed = verdict.drawn + usize::from(verdict.error.is_some());
+        let mut end = None;
+        for at in before..before + verdict.drawn {
+            end = self.take(at);
+            if end.is_some() {
+                fed = at + 1 - before;
+                self.tokens.truncate(at + 1);
+                break;
+            }
+        }
+        if !drafts.tokens.is_empty() {
+            self.on.engine.decide(slot, fed)?;
+        }
+        if let (None, Some(error)) = (&end, verdict.error) {
+            return Err(error.into());
+        }
+        self.report(&drafts, (verdict.accepted, verify), before);
+        Ok(end)
+    }
+
+    /// Tells statistics and the proposer how a round went, whose draws begin at `before`.
+    fn report(&mut self, drafts: &Drafts, (accepted, verify): (usize, Duration), before: usize) {
+        let drawn = &self.tokens[before..];
+        let drafted = drafts.tokens.len();
+        let left_out = drafts.left_out.first().filter(|_| accepted == drafted);
+        let round = Round {
+            source: drafts.source,
+            confidences: &drafts.confidences,
+            matched: drafts.matched,
+            drafted,
+            accepted,
+            left_out_hit: left_out.zip(drawn.get(drafted)).map(|(draft, token)| draft == token),
+            draft_times: &drafts.times,
+            verify,
+        };
+        self.stats.add(&round);
+        if let Some(note) = self.on.proposer.observe(&round, drawn) {
+            let _ = (self.text.sink)(Event::Note(&note));
+        }
+    }
+
+    /// Shows the token at index `at` of the output; the reason to end there, if it is one.
+    fn take(&mut self, at: usize) -> Option<End> {
+        let token = self.tokens[at];
+        if self.on.tokenizer.is_eog(token) {
+            return Some(End::Complete(Finish::EndOfText(token)));
+        }
+        if let Some(finish) = self.text.show(token) {
+            return Some(End::Cut(finish));
+        }
+        if self.request.max_tokens.is_some_and(|max| at + 1 >= max) {
+            return Some(End::Complete(Finish::Length));
+        }
+        let full = self.request.prompt.len() + at >= self.on.engine.config().context;
+        full.then_some(End::Complete(Finish::ContextFull))
+    }
+}
+
+/// How a text ends.
+enum End {
+    /// Where it is: text that is held back is not part of it.
+    Cut(Finish),
+    /// With all that was generated.
+    Complete(Finish),
+}
+
+/// Text on its way to the sink.
+struct TextStream<'a> {
+    decoder: StreamDecoder,
+    stops: StopMatcher,
+    sink: &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+}
+
+impl TextStream<'_> {
+    /// Streams a token; the reason to end if a stop string came or the sink broke off.
+    fn show(&mut self, token: u32) -> Option<Finish> {
+        let piece = self.decoder.push(token).unwrap_or_default();
+        self.show_text(&piece)
+    }
+
+    fn show_text(&mut self, piece: &str) -> Option<Finish> {
         let scanned = self.stops.push(piece);
         if !scanned.text.is_empty() && (self.sink)(Event::Text(&scanned.text)).is_break() {
             return Some(Finish::Cancelled);
         }
         scanned.stop.map(Finish::StopString)
+    }
+
+    /// Streams what was held back; a reason to end that comes up there.
+    fn finish(&mut self) -> Option<Finish> {
+        let tail = self.decoder.finish();
+        let stopped = self.show_text(&tail);
+        let held = self.stops.finish();
+        if !held.is_empty() && stopped.is_none() {
+            let _ = (self.sink)(Event::Text(&held));
+        }
+        stopped
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! An [`Engine`] is a checkpoint loaded onto a [`kernels::Backend`], with a number of slots (one
 //! sequence's state each). [`Engine::forward`] runs one window: the next tokens of any slots. A
-//! token's logits are the same bits whatever else is in its window. [`generate`] is the loop that
-//! draws tokens and streams text. [`timed`] shows where the time goes.
+//! token's logits are the same bits whatever else is in its window. [`Generator`] is the loop that
+//! draws tokens and streams text; [`speculation`] makes it faster and never changes it. [`timed`] shows where the time goes.
 #![forbid(unsafe_code)]
 
 mod config;
@@ -31,7 +31,7 @@ pub use drafting::DraftStep;
 pub use engine::Engine;
 pub use error::Error;
 pub use feeds::{Feed, Want};
-pub use generate::{Event, Finish, Request, Summary, generate};
+pub use generate::{Event, Finish, Generator, Request, Summary};
 pub use kernels::Commit;
 pub use kernels::mtp::NormExtent;
 pub use probe::{NoProbe, Probe};

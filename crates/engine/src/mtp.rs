@@ -15,7 +15,7 @@ use crate::{EngineConfig, Error};
 use kernels::Commit;
 use kernels::moe::MoeChoice;
 use kernels::{Backend, HcShape, Run, Window};
-use model::HyperParams;
+use model::{DraftVocab, HyperParams};
 
 /// Rows of streams that a slot keeps. A pass over so many costs little more per row than the
 /// memory to keep them is worth.
@@ -24,6 +24,7 @@ const KEPT: usize = 16;
 /// The block with its states.
 pub(crate) struct Mtp<B: Backend> {
     pub(crate) weights: MtpWeights<B>,
+    pub(crate) subset: Option<SubsetHead<B>>,
     state: LayerState<B>,
     slots: Vec<MtpSlot>,
     /// The trunk's streams `[slots, kept rows, S, H]`.
@@ -41,6 +42,13 @@ pub(crate) struct Mtp<B: Backend> {
     kept_rows: usize,
     most_rows: usize,
     row_numbers: Vec<usize>,
+}
+
+/// A head over some tokens only.
+pub(crate) struct SubsetHead<B: Backend> {
+    pub(crate) vocab: DraftVocab,
+    /// The full head's rows of these tokens, in their order.
+    pub(crate) matrix: B::Matrix,
 }
 
 /// How far the block is on a slot. `len + kept` is the length of the sequence.
@@ -108,6 +116,7 @@ impl<B: Backend> Mtp<B> {
             kept_rows,
             most_rows,
             row_numbers: Vec::new(),
+            subset: None,
             weights,
         })
     }

@@ -157,12 +157,17 @@ struct Loader<'a, B: Backend> {
     progress: &'a mut dyn FnMut(u64),
 }
 
+/// A tensor as devices take it.
+pub(crate) fn weight(tensor: &file::Tensor) -> Result<Weight, Error> {
+    let shape = WeightShape { n_in: tensor.n_in, n_out: tensor.n_out, experts: tensor.experts };
+    Ok(Weight::new(tensor.name.clone(), tensor.ty, shape, tensor.bytes.clone())?)
+}
+
 impl<B: Backend> Loader<'_, B> {
     fn weight(&mut self, tensor: &file::Tensor) -> Result<Weight, Error> {
-        let shape = WeightShape { n_in: tensor.n_in, n_out: tensor.n_out, experts: tensor.experts };
         self.done += tensor.bytes.len() as u64;
         (self.progress)(self.done);
-        Ok(Weight::new(tensor.name.clone(), tensor.ty, shape, tensor.bytes.clone())?)
+        weight(tensor)
     }
 
     /// One of the large matrices.

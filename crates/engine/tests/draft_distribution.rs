@@ -1,6 +1,6 @@
 //! Speculative sampling on toy vocabularies: a draft head drafts with `SamplingParams::draft`, the
-//! target keeps its own draws, and a draft lives as long as it equals them. What is kept must follow
-//! the target's distribution exactly, however wrong the drafts are.
+//! target keeps its own draws, and a draft lives as long as it equals them. What is kept must
+//! follow the target's distribution exactly, however wrong the drafts are.
 #![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
 
 use engine::{Context, SamplingParams};
@@ -12,8 +12,8 @@ const DEPTH: usize = 3;
 /// Tokens of a text at most.
 const LONGEST: usize = 40;
 
-/// Chances of the next token by the one before, of a target and of a draft head. The last token ends
-/// a text.
+/// Chances of the next token by the one before, of a target and of a draft head. The last token
+/// ends a text.
 struct Toy {
     target: Vec<Vec<f64>>,
     draft: Vec<Vec<f64>>,

@@ -6,8 +6,9 @@ mod common;
 
 use common::*;
 use cpu::{Cpu, Isa};
+use engine::speculation::NoDrafts;
 use engine::{
-    Engine, EngineConfig, Error, Event, Finish, Request, SamplingParams, Summary, generate,
+    Engine, EngineConfig, Error, Event, Finish, Generator, Request, SamplingParams, Summary,
 };
 use model::Checkpoint;
 use model::tokenizer::{SkipSpecial, SpecialTokens, Tokenizer};
@@ -34,13 +35,22 @@ impl Sample {
     /// Generates and returns the streamed text.
     fn run(&mut self, request: &Request<'_>) -> (String, Summary) {
         let mut text = String::new();
-        let summary = generate(&mut self.engine, 0, &self.tokenizer, request, &mut |event| {
+        let summary = self.generate(request, &mut |event| {
             if let Event::Text(piece) = event {
                 text.push_str(piece);
             }
             ControlFlow::Continue(())
         });
         (text, summary.unwrap())
+    }
+
+    fn generate(
+        &mut self,
+        request: &Request<'_>,
+        sink: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Summary, Error> {
+        let (engine, tokenizer) = (&mut self.engine, &self.tokenizer);
+        Generator { engine, slot: 0, tokenizer, proposer: &mut NoDrafts }.generate(request, sink)
     }
 }
 
@@ -238,9 +248,7 @@ fn fault_119_no_tokens_wanted_and_no_prompt() {
     assert!(text.is_empty() && summary.tokens.is_empty() && summary.finish == Finish::Length);
 
     let empty = greedy(&[], 5);
-    let result = generate(&mut sample.engine, 0, &sample.tokenizer, &empty, &mut |_| {
-        ControlFlow::Continue(())
-    });
+    let result = sample.generate(&empty, &mut |_| ControlFlow::Continue(()));
     assert!(matches!(result, Err(Error::NoTokens)));
 }
 
@@ -250,9 +258,7 @@ fn over_long_prompts_and_full_contexts_are_told_apart() {
         Sample::new(EngineConfig { slots: 1, context: 20, chunk: 8, ..EngineConfig::default() });
     let prompt = vec![300; 21];
     let request = greedy(&prompt, 5);
-    let result = generate(&mut sample.engine, 0, &sample.tokenizer, &request, &mut |_| {
-        panic!("nothing may run")
-    });
+    let result = sample.generate(&request, &mut |_| panic!("nothing may run"));
     assert!(matches!(result, Err(Error::ContextFull { tokens: 21, context: 20 })));
 
     let prompt = sample.encode("Once upon a time");
@@ -270,14 +276,13 @@ fn breaking_off_leaves_a_usable_slot() {
     let whole = sample.run(&greedy(&prompt, 20)).0;
     for events in 0..6 {
         let mut left = events;
-        let summary =
-            generate(&mut sample.engine, 0, &sample.tokenizer, &greedy(&prompt, 20), &mut |_| {
-                if left == 0 {
-                    return ControlFlow::Break(());
-                }
-                left -= 1;
-                ControlFlow::Continue(())
-            });
+        let summary = sample.generate(&greedy(&prompt, 20), &mut |_| {
+            if left == 0 {
+                return ControlFlow::Break(());
+            }
+            left -= 1;
+            ControlFlow::Continue(())
+        });
         assert_eq!(summary.unwrap().finish, Finish::Cancelled);
         assert_eq!(sample.run(&greedy(&prompt, 20)).0, whole);
     }

@@ -31,8 +31,8 @@ pub enum DraftVocabError {
     },
     /// More ids than the model has tokens.
     #[error(
-        "the draft vocabulary lists {ids} ids or more, but the model has only {vocab} tokens; it is \
-         for another model"
+        "the draft vocabulary lists {ids} ids or more, but the model has only {vocab} tokens; it \
+         is for another model"
     )]
     TooMany {
         /// Ids in the list, as far as it was read.

@@ -8,6 +8,7 @@ use model::Checkpoint;
 use model::chat::ChatTemplate;
 use model::tokenizer::{Tokenizer, TokenizerError};
 
+use crate::args::SpecArgs;
 use crate::error::Error;
 
 /// Where the sample model is in the project's folder.
@@ -81,8 +82,36 @@ impl ModelFile {
     /// # Errors
     /// [`Error::Model`] or [`Error::Gguf`].
     pub(crate) fn checkpoint(&self) -> Result<Checkpoint, Error> {
-        let checkpoint =
-            Checkpoint::load(&self.gguf).map_err(|error| Error::model(&self.path, error))?;
+        self.check(Checkpoint::load(&self.gguf), &self.path)
+    }
+
+    /// The checked model with the drafting block that is asked for.
+    ///
+    /// # Errors
+    /// [`Error::Model`] or [`Error::Gguf`], also for the block's own file; [`Error::Unusable`] if
+    /// there is to be a block and there is none.
+    pub(crate) fn checkpoint_with(&self, spec: &SpecArgs) -> Result<Checkpoint, Error> {
+        let checkpoint = match &spec.mtp {
+            Some(path) if spec.uses_block() => {
+                let block = Gguf::open(path)?;
+                self.check(Checkpoint::load_with_mtp(&self.gguf, &block), path)?
+            }
+            _ => self.checkpoint()?,
+        };
+        if spec.wants_block() && checkpoint.mtp.is_none() {
+            let advice = "the model has no drafting block; name its file with --mtp, or use --spec \
+                          lookup or --spec off";
+            return Err(self.unusable(advice.to_owned()));
+        }
+        Ok(checkpoint)
+    }
+
+    fn check(
+        &self,
+        loaded: Result<Checkpoint, model::Error>,
+        path: &Path,
+    ) -> Result<Checkpoint, Error> {
+        let checkpoint = loaded.map_err(|error| Error::model(path, error))?;
         for warning in checkpoint.warnings() {
             tracing::info!("{warning}");
         }

@@ -3,13 +3,15 @@
 use std::ops::ControlFlow;
 
 use cpu::Cpu;
-use engine::{Engine, EngineConfig, Event, Feed, Request, Summary};
+use engine::speculation::{Drafter, SpecMode};
+use engine::{Engine, EngineConfig, Event, Feed, Generator, Request, Summary};
 use kernels::Backend;
 use kernels::reference::Reference;
 use model::Checkpoint;
 use model::tokenizer::Tokenizer;
 
-use crate::args::{BackendName, DeviceArgs};
+use crate::args::{BackendName, DeviceArgs, SpecArgs};
+use crate::draft_vocab_file;
 use crate::error::Error;
 use crate::progress::{Progress, Show, Unit};
 use crate::units;
@@ -17,17 +19,17 @@ use crate::units;
 /// The only slot of the engine here.
 pub(crate) const SLOT: usize = 0;
 
-/// The engine, on either backend.
+/// The engine, on either backend, and who drafts for it.
 #[derive(Debug)]
 pub(crate) enum Session {
     /// On all processors.
-    Cpu(Box<Engine<Cpu>>),
+    Cpu(Box<Engine<Cpu>>, Box<Drafter>),
     /// In plain code.
-    Reference(Box<Engine<Reference>>),
+    Reference(Box<Engine<Reference>>, Box<Drafter>),
 }
 
 impl Session {
-    /// Loads a model.
+    /// Loads a model that drafts nothing.
     ///
     /// # Errors
     /// [`Error::Engine`].
@@ -37,14 +39,32 @@ impl Session {
         config: EngineConfig,
         show: Show,
     ) -> Result<Session, Error> {
+        Self::load_with(checkpoint, device, config, (None, show))
+    }
+
+    /// Loads a model, and what drafts for it.
+    ///
+    /// # Errors
+    /// [`Error::Engine`]; a list of tokens to draft that cannot be read.
+    pub(crate) fn load_with(
+        checkpoint: &Checkpoint,
+        device: &DeviceArgs,
+        config: EngineConfig,
+        (spec, show): (Option<&SpecArgs>, Show),
+    ) -> Result<Session, Error> {
+        let config = spec.map_or(config, |spec| spec.extend(config));
         Ok(match device.backend {
             BackendName::Cpu => {
                 let cpu = Cpu::new(device.cpu_options());
                 tracing::info!("cpu: {} threads, {}", cpu.threads(), cpu.isa().name());
-                Session::Cpu(Box::new(load(cpu, checkpoint, config, show)?))
+                let mut engine = load(cpu, checkpoint, config, show)?;
+                let drafter = drafter(&mut engine, checkpoint, spec)?;
+                Session::Cpu(Box::new(engine), Box::new(drafter))
             }
             BackendName::Reference => {
-                Session::Reference(Box::new(load(Reference, checkpoint, config, show)?))
+                let mut engine = load(Reference, checkpoint, config, show)?;
+                let drafter = drafter(&mut engine, checkpoint, spec)?;
+                Session::Reference(Box::new(engine), Box::new(drafter))
             }
         })
     }
@@ -52,8 +72,8 @@ impl Session {
     /// Sizes of the engine.
     pub(crate) fn config(&self) -> &EngineConfig {
         match self {
-            Session::Cpu(engine) => engine.config(),
-            Session::Reference(engine) => engine.config(),
+            Session::Cpu(engine, _) => engine.config(),
+            Session::Reference(engine, _) => engine.config(),
         }
     }
 
@@ -63,13 +83,13 @@ impl Session {
     /// [`Error::Engine`].
     pub(crate) fn forward(&mut self, feed: Feed<'_>) -> Result<Vec<f32>, Error> {
         let logits = match self {
-            Session::Cpu(engine) => engine.forward(&[feed]),
-            Session::Reference(engine) => engine.forward(&[feed]),
+            Session::Cpu(engine, _) => engine.forward(&[feed]),
+            Session::Reference(engine, _) => engine.forward(&[feed]),
         };
         Ok(logits?)
     }
 
-    /// Generates text; see [`engine::generate`].
+    /// Generates text; see [`Generator::generate`].
     ///
     /// # Errors
     /// [`Error::Engine`].
@@ -80,11 +100,33 @@ impl Session {
         sink: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Summary, Error> {
         let summary = match self {
-            Session::Cpu(on) => engine::generate(on, SLOT, tokenizer, request, sink),
-            Session::Reference(on) => engine::generate(on, SLOT, tokenizer, request, sink),
+            Session::Cpu(engine, proposer) => {
+                let proposer = &mut **proposer;
+                Generator { engine, slot: SLOT, tokenizer, proposer }.generate(request, sink)
+            }
+            Session::Reference(engine, proposer) => {
+                let proposer = &mut **proposer;
+                Generator { engine, slot: SLOT, tokenizer, proposer }.generate(request, sink)
+            }
         };
         Ok(summary?)
     }
+}
+
+/// Who drafts as `spec` says.
+fn drafter<B: Backend>(
+    engine: &mut Engine<B>,
+    checkpoint: &Checkpoint,
+    spec: Option<&SpecArgs>,
+) -> Result<Drafter, Error> {
+    let Some(spec) = spec else { return Ok(Drafter::new(SpecMode::Off, engine)) };
+    if let Some(path) = spec.draft_vocab() {
+        let vocab = draft_vocab_file::read(path, checkpoint.hp.vocab)?;
+        let count = vocab.len();
+        let bytes = engine.load_draft_vocab(checkpoint, vocab)?;
+        tracing::info!("draft head of {count} tokens, {}", units::bytes(bytes as u64));
+    }
+    Ok(Drafter::new(spec.spec, engine))
 }
 
 /// Loads a model onto a backend and shows how far it is.
@@ -97,7 +139,10 @@ pub(crate) fn load<B: Backend>(
     config: EngineConfig,
     show: Show,
 ) -> Result<Engine<B>, Error> {
-    let tensors = checkpoint.trunk_tensors();
+    let tensors = match config.mtp {
+        Some(_) => checkpoint.tensors(),
+        None => checkpoint.trunk_tensors(),
+    };
     let total = tensors.iter().map(|tensor| tensor.bytes.len() as u64).sum();
     let mut progress = Progress::new(show, "loading", Unit::Bytes);
     let engine = Engine::new(backend, checkpoint, config, &mut |done| progress.set(done, total))?;

@@ -1,11 +1,11 @@
-//! How a generation went, in one line.
+//! How a generation went, in a line, and how its drafts went.
 
 use std::time::Duration;
 
 use engine::{Finish, Summary};
 use model::tokenizer::Tokenizer;
 
-/// Tokens, speeds and the reason why it ended.
+/// Tokens, speeds and the reason why it ended; then how drafts went, if there were any.
 pub(crate) fn line(summary: &Summary, tokenizer: &Tokenizer) -> String {
     let prompt = rate(summary.prefilled, summary.prompt_time);
     let generated = rate(summary.tokens.len(), summary.generate_time);
@@ -13,8 +13,12 @@ pub(crate) fn line(summary: &Summary, tokenizer: &Tokenizer) -> String {
         0 => String::new(),
         reused => format!(" ({reused} more known already)"),
     };
+    let drafts = match summary.speculation.total().drafted {
+        0 => String::new(),
+        _ => format!("\n{}", summary.speculation),
+    };
     format!(
-        "prompt {prompt}{reused}; generated {generated}; {}",
+        "prompt {prompt}{reused}; generated {generated}; {}{drafts}",
         finish(&summary.finish, tokenizer)
     )
 }

@@ -47,8 +47,8 @@ pub(super) fn adjust(
     }
 }
 
-/// The index of the adjusted logit that is chosen for `position`: the largest one, or one drawn from
-/// those that pass the filters. `None` if none is finite.
+/// The index of the adjusted logit that is chosen for `position`: the largest one, or one drawn
+/// from those that pass the filters. `None` if none is finite.
 pub(super) fn choose(
     params: &SamplingParams,
     tokens: Tokens<'_>,

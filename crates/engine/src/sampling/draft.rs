@@ -19,8 +19,8 @@ pub struct Draft {
 }
 
 impl SamplingParams {
-    /// Draws the draft of the token at `position` from a draft head's `logits`, which are changed on
-    /// the way. Logit `i` is of token `ids[i]` (the ids ascend), or of token `i` without `ids`.
+    /// Draws the draft of the token at `position` from a draft head's `logits`, which are changed
+    /// on the way. Logit `i` is of token `ids[i]` (the ids ascend), or of token `i` without `ids`.
     ///
     /// `None` if there is nothing to draw from: a logit is NaN or +inf, none is left, or there are
     /// not as many ids as logits. A draft that is not made costs time and nothing else, so none of

@@ -3,7 +3,7 @@
 use super::SamplingParams;
 use std::cmp::Ordering;
 
-/// `(index of the logit, (logit - largest) / temperature)`. Indices are ordered as their tokens are.
+/// `(index of the logit, (logit - largest) / temperature)`. Indices are ordered as tokens are.
 type Candidate = (u32, f32);
 
 /// Likelier tokens first, equal ones by rising index.

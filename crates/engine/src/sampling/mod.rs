@@ -3,8 +3,8 @@
 //!
 //! Order: penalties, logit bias, temperature, top-k, top-p, min-p, draw. The draw is by Gumbel
 //! noise: the token with the largest `logit / temperature + gumbel(seed, position, token)` wins,
-//! which is an exact draw from the filtered distribution and needs no order among the tokens. A draft
-//! of that token is drawn with the same noise, so that it is likely to be the same.
+//! which is an exact draw from the filtered distribution and needs no order among the tokens. A
+//! draft of that token is drawn with the same noise, so that it is likely to be the same.
 
 mod choice;
 mod draft;

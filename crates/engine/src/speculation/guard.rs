@@ -1,13 +1,14 @@
 //! Which head drafts: the small one over a draft vocabulary, or the full one.
 //!
-//! A token outside the draft vocabulary can never be drafted, so on a text of other tokens (Chinese,
-//! with a list made for English) the small head drafts in vain. [`SubsetGuard`] watches the tokens
-//! that the target draws, which it sees whichever head is in use, and turns to the full head when
-//! that would be accepted clearly more often, and back when the text is inside the list again.
+//! A token outside the draft vocabulary can never be drafted, so on a text of other tokens
+//! (Chinese, with a list made for English) the small head drafts in vain. [`SubsetGuard`] watches
+//! the tokens that the target draws, which it sees whichever head is in use. It turns to the full
+//! head when that would be accepted clearly more often, and back when the text is inside the list
+//! again.
 
 use std::fmt;
 
-/// What a token less recent counts of the next one: together all count as much as 32, and their
+/// What a token counts of the one after it. All together count as much as 32 new ones, and their
 /// average is as steady as that of the last 63.
 const DECAY: f64 = 1.0 - 1.0 / 32.0;
 /// Tokens that have to be seen before the first switch.

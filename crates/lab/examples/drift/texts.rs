@@ -2,7 +2,8 @@
 
 use super::Error;
 use cpu::Cpu;
-use engine::{Engine, Request, SamplingParams, generate};
+use engine::speculation::NoDrafts;
+use engine::{Engine, Generator, Request, SamplingParams};
 use gguf::Gguf;
 use model::tokenizer::{SpecialTokens, Tokenizer};
 use std::ops::ControlFlow;
@@ -53,6 +54,7 @@ fn story(tokenizer: &Tokenizer, count: usize, engine: &mut Engine<Cpu>) -> Resul
     let sampling = SamplingParams { temperature: 1.0, seed: 1, logit_bias, ..Default::default() };
     let max_tokens = Some(count.saturating_sub(prompt.len()));
     let request = Request { prompt: &prompt, max_tokens, sampling, ..Request::default() };
-    let told = generate(engine, 0, tokenizer, &request, &mut |_| ControlFlow::Continue(()))?;
+    let mut generator = Generator { engine, slot: 0, tokenizer, proposer: &mut NoDrafts };
+    let told = generator.generate(&request, &mut |_| ControlFlow::Continue(()))?;
     Ok([prompt, told.tokens].concat())
 }

@@ -7,9 +7,9 @@ use super::{Scripts, TokenCounts, basic};
 
 /// What a draft vocabulary is made from, at least one of the two.
 ///
-/// Control and user-defined tokens and single bytes always belong to it. Then come the tokens of the
-/// corpus, the most frequent first, and then all that is written in the scripts, by rising id: the
-/// lower an id of a BPE vocabulary, the more frequent its token was where it was trained.
+/// Control and user-defined tokens and single bytes always belong to it. Then come the tokens of
+/// the corpus, the most frequent first, and then all that is written in the scripts, by rising id:
+/// the lower an id of a BPE vocabulary, the more frequent its token was where it was trained.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recipe<'a> {
     /// Tokens of texts like those that will be written.

@@ -10,8 +10,8 @@ use super::fragment::completions;
 const GROUPS: [(&str, &[Script]); 2] =
     [("cjk", &[Script::Han, Script::Bopomofo]), ("kana", &[Script::Hiragana, Script::Katakana])];
 
-/// Some writing systems. What all of them share (digits, punctuation, blanks, symbols) always counts
-/// as written in them.
+/// Some writing systems. What all of them share (digits, punctuation, blanks, symbols) always
+/// counts as written in them.
 ///
 /// Read from names with commas: `latin,cjk,kana`. A name is `cjk` (Han and Bopomofo), `kana`
 /// (Hiragana and Katakana) or a script's name in Unicode, in any case.

@@ -4,9 +4,11 @@
 mod engine;
 mod model;
 mod sampling;
+mod speculation;
 mod text;
 
 pub(crate) use engine::{BackendName, DeviceArgs, EngineArgs};
 pub(crate) use model::ModelArg;
 pub(crate) use sampling::SamplingArgs;
+pub(crate) use speculation::SpecArgs;
 pub(crate) use text::{TextArgs, read_file, read_stdin};

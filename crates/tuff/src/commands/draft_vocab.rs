@@ -94,7 +94,7 @@ fn build(args: &BuildArgs) -> Result<(), Error> {
     let counts = count(&tokenizer, &args.corpus)?;
     let corpus = Some(&counts).filter(|_| !args.corpus.is_empty());
     let recipe = Recipe { corpus, scripts: args.scripts.as_ref(), size: args.size };
-    let vocab = recipe.build(&tokenizer).map_err(refused)?;
+    let vocab = recipe.build(&tokenizer).map_err(|error| refused(&error))?;
     let mut output = OutputFile::create(&args.output)?;
     output.write_bytes(&vocab.to_bytes())?;
     output.finish()?;
@@ -114,7 +114,7 @@ fn count(tokenizer: &Tokenizer, files: &[PathBuf]) -> Result<TokenCounts, Error>
     Ok(counts)
 }
 
-fn refused(error: BuildError) -> Error {
+fn refused(error: &BuildError) -> Error {
     let advice = match error {
         BuildError::TooSmall { .. } => "; raise --size",
         BuildError::NoSource | BuildError::Ids(_) => "",

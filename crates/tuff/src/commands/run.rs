@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use engine::{Event, Finish, Request};
 use model::tokenizer::Tokenizer;
 
-use crate::args::{EngineArgs, ModelArg, SamplingArgs, TextArgs};
+use crate::args::{EngineArgs, ModelArg, SamplingArgs, SpecArgs, TextArgs};
 use crate::error::Error;
 use crate::progress::{Progress, Show, Unit};
 use crate::session::Session;
@@ -46,6 +46,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
+    spec: SpecArgs,
+    #[command(flatten)]
     engine: EngineArgs,
 }
 
@@ -58,12 +60,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let tokenizer = file.tokenizer()?;
     let text = args.text.read()?;
     let prompt = prompt(args, &text, &tokenizer)?;
-    let checkpoint = file.checkpoint()?;
+    let checkpoint = file.checkpoint_with(&args.spec)?;
     let sampling = args.sampling.resolve(&checkpoint.hp)?;
     let config = args.engine.config(checkpoint.hp.context);
     check_prompt(&prompt, config.context)?;
     let show = if args.quiet { Show::Never } else { Show::OnTerminal };
-    let mut session = Session::load(&checkpoint, &args.engine.device, config, show)?;
+    let mut session =
+        Session::load_with(&checkpoint, &args.engine.device, config, (Some(&args.spec), show))?;
 
     let max_tokens = Some(args.max_tokens);
     let request = Request { prompt: &prompt, max_tokens, sampling, stop: args.stop.clone() };
@@ -137,6 +140,7 @@ impl Stream {
                 self.progress.set(done as u64, total as u64);
             }
             Event::Prompt { .. } => self.progress.clear(),
+            Event::Note(note) => tracing::warn!("{note}"),
             Event::Text(text) => {
                 if let Err(error) = self.out.text(text) {
                     self.failed = Some(error);

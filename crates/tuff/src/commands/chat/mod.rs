@@ -10,7 +10,7 @@ mod talk;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
-use crate::args::{EngineArgs, ModelArg, SamplingArgs};
+use crate::args::{EngineArgs, ModelArg, SamplingArgs, SpecArgs};
 use crate::error::Error;
 use crate::progress::Show;
 use crate::session::Session;
@@ -66,6 +66,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
+    spec: SpecArgs,
+    #[command(flatten)]
     engine: EngineArgs,
 }
 
@@ -77,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let file = args.model.open()?;
     let tokenizer = file.tokenizer()?;
     let template = file.template()?.with_token_variables(&tokenizer);
-    let checkpoint = file.checkpoint()?;
+    let checkpoint = file.checkpoint_with(&args.spec)?;
     let sampling = args.sampling.resolve(&checkpoint.hp)?;
     let config = args.engine.config(checkpoint.hp.context);
     let mut conversation = Conversation::new(template, tokenizer);
@@ -86,7 +88,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     conversation.check(args.think)?;
 
     let show = if args.quiet { Show::Never } else { Show::OnTerminal };
-    let session = Session::load(&checkpoint, &args.engine.device, config, show)?;
+    let session =
+        Session::load_with(&checkpoint, &args.engine.device, config, (Some(&args.spec), show))?;
     let (think, max_tokens, stop) = (args.think, args.max_tokens, args.stop.clone());
     let settings = Settings { think, max_tokens, stop, sampling, show };
     Talk::new(session, conversation, settings, &file.name()).run()
