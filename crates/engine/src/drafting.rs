@@ -2,7 +2,7 @@
 
 use crate::engine::choice;
 use crate::forward::HeadWeights;
-use crate::mtp::{MtpContext, Seen, SubsetHead};
+use crate::mtp::{Mtp, MtpContext, Seen, SubsetHead};
 use crate::scratch::Scratch;
 use crate::speculation::{Head, MAX_DEPTH};
 use crate::weights::weight;
@@ -20,7 +20,32 @@ pub struct DraftStep {
     pub token: u32,
 }
 
+/// A drafting block that was taken out of its engine.
+pub struct TakenBlock<B: Backend>(Mtp<B>);
+
+impl<B: Backend> std::fmt::Debug for TakenBlock<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TakenBlock").finish_non_exhaustive()
+    }
+}
+
 impl<B: Backend> Engine<B> {
+    /// Takes the drafting block out, if there is one: until it is put back, windows cost what they
+    /// cost in an engine without.
+    pub fn take_mtp(&mut self) -> Option<TakenBlock<B>> {
+        self.mtp.take().map(TakenBlock)
+    }
+
+    /// Puts a block back into the engine that it was taken from. Every slot becomes a fresh sequence,
+    /// since the block has to see a sequence from its beginning.
+    ///
+    /// # Errors
+    /// None but those of [`Engine::reset`].
+    pub fn put_mtp(&mut self, block: TakenBlock<B>) -> Result<(), Error> {
+        self.mtp = Some(block.0);
+        (0..self.config.slots).try_for_each(|slot| self.reset(slot))
+    }
+
     /// Whether the drafting block is loaded.
     pub fn has_mtp(&self) -> bool {
         self.mtp.is_some()

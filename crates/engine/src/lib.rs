@@ -27,7 +27,7 @@ pub mod timed;
 mod weights;
 
 pub use config::EngineConfig;
-pub use drafting::DraftStep;
+pub use drafting::{DraftStep, TakenBlock};
 pub use engine::Engine;
 pub use error::Error;
 pub use feeds::{Feed, Want};

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use engine::speculation::SpecMode;
 use model::chat::TemplateError;
 use model::tokenizer::TokenizerError;
 
@@ -70,6 +71,21 @@ pub(crate) enum Error {
     /// A conversation cannot be rendered.
     #[error("the chat template refuses the conversation: {0}")]
     Template(TemplateError),
+    /// Drafts changed a text, which they never may.
+    #[error(
+        "drafts changed the text {name:?}: token {at} is another one with {mode} than with \
+         {reference}; this is a fault of tuff, please report it with the model and these settings"
+    )]
+    TextChanged {
+        /// What the text is called.
+        name: String,
+        /// The draft mode that wrote it.
+        mode: SpecMode,
+        /// The mode that wrote another text before.
+        reference: SpecMode,
+        /// The first token that differs, from 1.
+        at: usize,
+    },
     /// The input is not usable: what, where, and what to do.
     #[error("{0}")]
     Refused(String),
@@ -110,6 +126,7 @@ impl Error {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::File { .. } | Error::Output(_) | Error::Input(_) | Error::NoModel { .. } => 1,
+            Error::TextChanged { .. } => 1,
             Error::Gguf(source) => gguf_exit_code(source),
             Error::Model { .. } | Error::Unusable { .. } => 3,
             Error::Engine(source) => engine_exit_code(source),

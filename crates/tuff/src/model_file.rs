@@ -8,7 +8,7 @@ use model::Checkpoint;
 use model::chat::ChatTemplate;
 use model::tokenizer::{Tokenizer, TokenizerError};
 
-use crate::args::SpecArgs;
+use crate::args::Drafting;
 use crate::error::Error;
 
 /// Where the sample model is in the project's folder.
@@ -90,20 +90,33 @@ impl ModelFile {
     /// # Errors
     /// [`Error::Model`] or [`Error::Gguf`], also for the block's own file; [`Error::Unusable`] if
     /// there is to be a block and there is none.
-    pub(crate) fn checkpoint_with(&self, spec: &SpecArgs) -> Result<Checkpoint, Error> {
-        let checkpoint = match &spec.mtp {
-            Some(path) if spec.uses_block() => {
-                let block = Gguf::open(path)?;
-                self.check(Checkpoint::load_with_mtp(&self.gguf, &block), path)?
-            }
-            _ => self.checkpoint()?,
-        };
-        if spec.wants_block() && checkpoint.mtp.is_none() {
-            let advice = "the model has no drafting block; name its file with --mtp, or use --spec \
-                          lookup or --spec off";
-            return Err(self.unusable(advice.to_owned()));
+    pub(crate) fn checkpoint_with(&self, drafting: &Drafting<'_>) -> Result<Checkpoint, Error> {
+        let checkpoint = self.checkpoint_for(drafting)?;
+        if drafting.wants_block() && checkpoint.mtp.is_none() {
+            return Err(self.no_block());
         }
         Ok(checkpoint)
+    }
+
+    /// As [`ModelFile::checkpoint_with`], for those who can do without a block.
+    ///
+    /// # Errors
+    /// [`Error::Model`] or [`Error::Gguf`], also for the block's own file.
+    pub(crate) fn checkpoint_for(&self, drafting: &Drafting<'_>) -> Result<Checkpoint, Error> {
+        match drafting.block_file() {
+            Some(path) => {
+                let block = Gguf::open(path)?;
+                self.check(Checkpoint::load_with_mtp(&self.gguf, &block), path)
+            }
+            None => self.checkpoint(),
+        }
+    }
+
+    /// That the model has nothing to draft with.
+    pub(crate) fn no_block(&self) -> Error {
+        let advice = "the model has no drafting block; name its file with --mtp, or use --spec \
+                      lookup or --spec off";
+        self.unusable(advice.to_owned())
     }
 
     fn check(

@@ -10,7 +10,7 @@ use kernels::reference::Reference;
 use model::Checkpoint;
 use model::tokenizer::Tokenizer;
 
-use crate::args::{BackendName, DeviceArgs, SpecArgs};
+use crate::args::{BackendName, DeviceArgs, Drafting, SpecArgs};
 use crate::draft_vocab_file;
 use crate::error::Error;
 use crate::progress::{Progress, Show, Unit};
@@ -52,7 +52,7 @@ impl Session {
         config: EngineConfig,
         (spec, show): (Option<&SpecArgs>, Show),
     ) -> Result<Session, Error> {
-        let config = spec.map_or(config, |spec| spec.extend(config));
+        let config = spec.map_or(config, |spec| spec.drafting().extend(config));
         Ok(match device.backend {
             BackendName::Cpu => {
                 let cpu = Cpu::new(device.cpu_options());
@@ -120,13 +120,25 @@ fn drafter<B: Backend>(
     spec: Option<&SpecArgs>,
 ) -> Result<Drafter, Error> {
     let Some(spec) = spec else { return Ok(Drafter::new(SpecMode::Off, engine)) };
-    if let Some(path) = spec.draft_vocab() {
-        let vocab = draft_vocab_file::read(path, checkpoint.hp.vocab)?;
-        let count = vocab.len();
-        let bytes = engine.load_draft_vocab(checkpoint, vocab)?;
-        tracing::info!("draft head of {count} tokens, {}", units::bytes(bytes as u64));
-    }
-    Ok(Drafter::new(spec.spec, engine))
+    load_draft_vocab(engine, checkpoint, &spec.drafting())?;
+    Ok(Drafter::new(spec.mode(), engine))
+}
+
+/// Loads the list of tokens to draft, if there is one.
+///
+/// # Errors
+/// [`Error::Engine`]; a list that cannot be read.
+pub(crate) fn load_draft_vocab<B: Backend>(
+    engine: &mut Engine<B>,
+    checkpoint: &Checkpoint,
+    drafting: &Drafting<'_>,
+) -> Result<(), Error> {
+    let Some(path) = drafting.draft_vocab() else { return Ok(()) };
+    let vocab = draft_vocab_file::read(path, checkpoint.hp.vocab)?;
+    let count = vocab.len();
+    let bytes = engine.load_draft_vocab(checkpoint, vocab)?;
+    tracing::info!("draft head of {count} tokens, {}", units::bytes(bytes as u64));
+    Ok(())
 }
 
 /// Loads a model onto a backend and shows how far it is.

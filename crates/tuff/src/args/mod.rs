@@ -9,6 +9,6 @@ mod text;
 
 pub(crate) use engine::{BackendName, DeviceArgs, EngineArgs};
 pub(crate) use model::ModelArg;
-pub(crate) use sampling::SamplingArgs;
-pub(crate) use speculation::SpecArgs;
+pub(crate) use sampling::{SamplingArgs, advised};
+pub(crate) use speculation::{BlockArgs, Drafting, SpecArgs, uses_block, wants_block};
 pub(crate) use text::{TextArgs, read_file, read_stdin};

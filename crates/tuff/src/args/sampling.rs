@@ -60,13 +60,12 @@ impl SamplingArgs {
     /// # Errors
     /// [`Error::Engine`] for a setting out of range.
     pub(crate) fn resolve(&self, hp: &HyperParams) -> Result<SamplingParams, Error> {
-        let file = hp.sampling.unwrap_or_default();
-        let file_top_k = file.top_k.map(|k| usize::try_from(k).unwrap_or(usize::MAX));
+        let advised = advised(hp);
         let seed = self.seed.unwrap_or_else(random_seed);
         let params = SamplingParams {
-            temperature: self.temperature.or(file.temp).unwrap_or(TEMPERATURE),
-            top_k: self.top_k.or(file_top_k).unwrap_or(TOP_K),
-            top_p: self.top_p.or(file.top_p).unwrap_or(TOP_P),
+            temperature: self.temperature.unwrap_or(advised.temperature),
+            top_k: self.top_k.unwrap_or(advised.top_k),
+            top_p: self.top_p.unwrap_or(advised.top_p),
             min_p: self.min_p,
             repetition_penalty: self.repetition_penalty,
             presence_penalty: self.presence_penalty,
@@ -84,6 +83,18 @@ impl SamplingArgs {
             params.min_p
         );
         Ok(params)
+    }
+}
+
+/// The settings of a command line without any: those of the model file, otherwise the family's.
+pub(crate) fn advised(hp: &HyperParams) -> SamplingParams {
+    let file = hp.sampling.unwrap_or_default();
+    let top_k = file.top_k.map(|k| usize::try_from(k).unwrap_or(usize::MAX));
+    SamplingParams {
+        temperature: file.temp.unwrap_or(TEMPERATURE),
+        top_k: top_k.unwrap_or(TOP_K),
+        top_p: file.top_p.unwrap_or(TOP_P),
+        ..SamplingParams::default()
     }
 }
 

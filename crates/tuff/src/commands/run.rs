@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let tokenizer = file.tokenizer()?;
     let text = args.text.read()?;
     let prompt = prompt(args, &text, &tokenizer)?;
-    let checkpoint = file.checkpoint_with(&args.spec)?;
+    let checkpoint = file.checkpoint_with(&args.spec.drafting())?;
     let sampling = args.sampling.resolve(&checkpoint.hp)?;
     let config = args.engine.config(checkpoint.hp.context);
     check_prompt(&prompt, config.context)?;

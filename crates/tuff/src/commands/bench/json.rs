@@ -4,15 +4,17 @@ use engine::timed::Part;
 use serde_json::{Value, json};
 
 use super::facts::{Facts, Format};
-use super::limit;
-use super::measure::{Results, Sustained};
+use super::measure::Sustained;
 use super::plan::Plan;
 use super::stats::{self, Figures, Use};
+use super::{Measurements, limit, spec};
 
 /// The whole report.
-pub(super) fn report(facts: &Facts, plan: &Plan, results: &Results) -> Value {
-    let bandwidth = results.bandwidth.bytes_per_second;
-    let all = stats::figures(results);
+pub(super) fn report(facts: &Facts, plan: &Plan, measured: &Measurements) -> Value {
+    let windows = measured.windows.as_ref();
+    let bandwidth = windows.map_or(f64::NAN, |results| results.bandwidth.bytes_per_second);
+    let all = windows.map(stats::figures).unwrap_or_default();
+    let drafts = plan.drafts.as_ref().zip(measured.drafts.as_ref());
     let machine = &facts.machine;
     json!({
         "version": facts.version,
@@ -32,13 +34,14 @@ pub(super) fn report(facts: &Facts, plan: &Plan, results: &Results) -> Value {
             "repetitions": plan.repetitions,
             "seed": plan.seed,
         },
-        "bandwidth": {
+        "bandwidth": windows.map(|results| json!({
             "bytes_per_second": bandwidth,
             "buffer_bytes": results.bandwidth.buffer_bytes,
-        },
+        })),
         "tests": all.iter().map(|figures| test(figures, bandwidth)).collect::<Vec<_>>(),
-        "sustained": results.sustained.as_ref().map(sustained),
-        "limit": limit::in_words(&all, bandwidth),
+        "sustained": windows.and_then(|results| results.sustained.as_ref()).map(sustained),
+        "limit": windows.map(|_| limit::in_words(&all, bandwidth)),
+        "drafts": drafts.map(|(plan, results)| spec::json_report(plan, results)),
     })
 }
 

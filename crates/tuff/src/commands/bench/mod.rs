@@ -2,7 +2,7 @@
 //!
 //! `plan` says what is run, `measure` runs it, `stats` draws the figures from the samples; `text`
 //! and `json` write them down, `limit` says in words what they mean. `facts` is the head of both.
-//! `single` is the other half: single kernels without a model.
+//! `spec` compares draft modes on texts; `single` is the other half: single kernels without a model.
 
 mod facts;
 mod json;
@@ -10,6 +10,7 @@ mod limit;
 mod measure;
 mod plan;
 mod single;
+mod spec;
 mod stats;
 mod table;
 mod text;
@@ -30,15 +31,17 @@ use crate::{interrupt, session, terminal};
 use facts::{Facts, Machine};
 use measure::{Bench, Results};
 use plan::{Counts, Plan};
+use spec::{DraftArgs, SpecPlan};
 
 const EXAMPLES: &str = "\
 Examples:
   tuff bench -m model.gguf                           the usual tests
   tuff bench --threads 1 --json bench.json           figures for other programs, too
-  tuff bench -p 0 --verify 0 --sustained 60          does it stay as fast for a minute?
+  tuff bench --spec                                  what drafts gain, on easy and hard texts
   tuff bench --kernels gemv/IQ3_S,moe_down           single kernels, without a model
 
-The tests of a round take turns, after a first round that does not count. Tokens are random ids.";
+The tests of a round take turns, after a first round that does not count. Tokens are random
+ids, but for --spec, which writes texts.";
 
 /// Longest sustained test: a day.
 const MAX_SECONDS: u64 = 24 * 60 * 60;
@@ -61,19 +64,18 @@ pub(crate) enum Parts {
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Prompts of so many tokens, computed in chunks; 0 leaves the test out.
-    #[arg(short, long, value_name = "TOKENS,...", default_value = "128,512")]
-    #[arg(value_parser = plan::parse_counts)]
-    prompt: Counts,
-    /// Decoding of so many tokens, one after the other; 0 leaves the test out.
-    #[arg(short = 'n', long, value_name = "TOKENS,...", default_value = "64")]
-    #[arg(value_parser = plan::parse_counts)]
-    decode: Counts,
+    /// Prompts of so many tokens, computed in chunks; 0 leaves the test out. [default: 128,512; 0
+    /// with --spec]
+    #[arg(short, long, value_name = "TOKENS,...", value_parser = plan::parse_counts)]
+    prompt: Option<Counts>,
+    /// Decoding of so many tokens, one after the other; 0 leaves the test out. [default: 64; 0 with
+    /// --spec]
+    #[arg(short = 'n', long, value_name = "TOKENS,...", value_parser = plan::parse_counts)]
+    decode: Option<Counts>,
     /// Windows of so many tokens with all their logits, as checking drafts needs them; 0 leaves
-    /// the test out.
-    #[arg(long, value_name = "TOKENS,...", default_value = "1,2,3,4,8")]
-    #[arg(value_parser = plan::parse_counts)]
-    verify: Counts,
+    /// the test out. [default: 1,2,3,4,8; 0 with --spec]
+    #[arg(long, value_name = "TOKENS,...", value_parser = plan::parse_counts)]
+    verify: Option<Counts>,
     /// Tokens of text before those of decoding and verifying.
     #[arg(short, long, value_name = "TOKENS", default_value_t = 0)]
     depth: usize,
@@ -85,7 +87,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     #[arg(value_parser = value_parser!(u64).range(0..=MAX_SECONDS))]
     sustained: u64,
-    /// Seed of the token ids.
+    /// Seed of the token ids, and of the texts of --spec.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Write the figures as a JSON object; `-` is standard output, in place of the tables.
@@ -97,69 +99,108 @@ pub(crate) struct Args {
     /// Time single kernels in place of a model: the cases whose name contains one of these, or
     /// `all`. A name is like gemv/IQ3_S/2560x10240/T4/int8.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    #[arg(conflicts_with_all = ["prompt", "decode", "verify", "depth", "sustained", "parts"])]
+    #[arg(conflicts_with_all = ["prompt", "decode", "verify", "depth", "sustained", "parts", "spec"])]
     kernels: Vec<String>,
     /// No progress.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    drafts: DraftArgs,
     #[command(flatten)]
     model: ModelArg,
     #[command(flatten)]
     device: DeviceArgs,
 }
 
+/// Everything that was measured; at least one of the two.
+struct Measurements {
+    windows: Option<Results>,
+    drafts: Option<spec::Results>,
+}
+
 /// Measures.
 ///
 /// # Errors
-/// An unusable model; tests that do not fit its context; [`Error::Interrupted`] after Ctrl-C.
+/// An unusable model; tests that do not fit its context; [`Error::TextChanged`];
+/// [`Error::Interrupted`] after Ctrl-C.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    args.drafts.check()?;
     if !args.kernels.is_empty() {
         return single::run(args);
     }
     let file = args.model.open()?;
-    let checkpoint = file.checkpoint()?;
-    let plan = Plan::new(args, &checkpoint.hp)?;
+    let checkpoint = file.checkpoint_for(&args.drafts.drafting())?;
+    let drafts = match args.drafts.is_wanted() {
+        true => Some(SpecPlan::new(&args.drafts, (&file, &checkpoint), args.seed)?),
+        false => None,
+    };
+    let plan = Plan::new(args, &checkpoint.hp, drafts)?;
     let json_file = match &args.json {
         Some(path) if path.as_os_str() != STDOUT => Some(OutputFile::create(path)?),
         _ => None,
     };
-    let (machine, results) = match args.device.backend {
+    let (machine, measured) = match args.device.backend {
         BackendName::Cpu => {
-            let cpu = Cpu::new(args.device.cpu_options());
-            let machine = Machine::cpu(&cpu);
-            (machine, measure(cpu, args, &plan, &checkpoint)?)
+            let new = || Cpu::new(args.device.cpu_options());
+            (Machine::cpu(&new()), measure(new, args, &plan, &checkpoint)?)
         }
         BackendName::Reference => {
-            (Machine::reference(), measure(Reference, args, &plan, &checkpoint)?)
+            (Machine::reference(), measure(|| Reference, args, &plan, &checkpoint)?)
         }
     };
     let facts = Facts::new(&file, &checkpoint, machine);
     if let Some(mut output) = json_file {
-        output.write_text(&format!("{:#}\n", json::report(&facts, &plan, &results)))?;
+        output.write_text(&format!("{:#}\n", json::report(&facts, &plan, &measured)))?;
         output.finish()?;
     }
     match &args.json {
         Some(path) if path.as_os_str() == STDOUT => {
-            terminal::print(&format!("{:#}\n", json::report(&facts, &plan, &results)))
+            terminal::print(&format!("{:#}\n", json::report(&facts, &plan, &measured)))
         }
-        _ => terminal::print(&text::report(&facts, &plan, &results, args.parts)),
+        _ => terminal::print(&report(&facts, &plan, &measured, args.parts)),
     }
 }
 
-/// Runs everything on one backend.
+/// The report for people.
+fn report(facts: &Facts, plan: &Plan, measured: &Measurements, parts: Parts) -> String {
+    let mut report = text::head(facts, plan, measured.windows.as_ref());
+    if let Some(results) = &measured.windows {
+        report += &text::report(results, parts);
+    }
+    if let (Some(plan), Some(results)) = (&plan.drafts, &measured.drafts) {
+        report += &spec::text_report(plan, results);
+    }
+    report
+}
+
+/// Runs everything on one backend. Windows are timed operation by operation; drafts run on an engine
+/// of their own without that, since looks at the clock weigh more in short windows.
 fn measure<B: HostBackend>(
-    backend: B,
+    backend: impl Fn() -> B,
     args: &Args,
     plan: &Plan,
     checkpoint: &Checkpoint,
-) -> Result<Results, Error> {
+) -> Result<Measurements, Error> {
     let show = if args.quiet { Show::Never } else { Show::OnTerminal };
     let options = match args.device.backend {
         BackendName::Cpu => args.device.cpu_options(),
         BackendName::Reference => cpu::CpuOptions { threads: 1, ..Default::default() },
     };
-    let engine = session::load(Timed::new(backend), checkpoint, plan.config, show)?;
-    let _watch = interrupt::watch();
-    tracing::info!("measuring");
-    Bench::new(engine, plan, show).run(options)
+    let mut measured = Measurements { windows: None, drafts: None };
+    if !plan.tests.is_empty() {
+        let engine = session::load(Timed::new(backend()), checkpoint, plan.config, show)?;
+        let _watch = interrupt::watch();
+        tracing::info!("measuring");
+        measured.windows = Some(Bench::new(engine, plan, show).run(options)?);
+    }
+    if let Some(texts) = &plan.drafts {
+        let drafting = args.drafts.drafting();
+        let config = drafting.extend(plan.config);
+        let mut engine = session::load(backend(), checkpoint, config, show)?;
+        session::load_draft_vocab(&mut engine, checkpoint, &drafting)?;
+        let _watch = interrupt::watch();
+        tracing::info!("comparing drafts");
+        measured.drafts = Some(spec::measure(engine, texts, plan.repetitions, show)?);
+    }
+    Ok(measured)
 }

@@ -5,6 +5,7 @@ use model::HyperParams;
 use model::sizes::MAX_CONTEXT;
 
 use super::Args;
+use super::spec::SpecPlan;
 use crate::error::Error;
 
 /// Windows per run of a verify test: one alone is too short to time well.
@@ -29,6 +30,29 @@ pub(crate) fn parse_counts(text: &str) -> Result<Counts, String> {
     };
     let counts = text.split(',').map(parse).collect::<Result<Vec<_>, _>>()?;
     Ok(Counts(counts.into_iter().filter(|count| *count > 0).collect()))
+}
+
+/// The three lists of token counts with what is not given filled in.
+struct WindowCounts {
+    prompt: Counts,
+    decode: Counts,
+    verify: Counts,
+}
+
+impl WindowCounts {
+    /// A list that is not given is as usual, or empty where drafts are compared.
+    fn of(args: &Args, drafts: bool) -> WindowCounts {
+        let or = |counts: &Option<Counts>, usual: &[usize]| match counts {
+            Some(counts) => counts.clone(),
+            None if drafts => Counts(Vec::new()),
+            None => Counts(usual.to_vec()),
+        };
+        WindowCounts {
+            prompt: or(&args.prompt, &[128, 512]),
+            decode: or(&args.decode, &[64]),
+            verify: or(&args.verify, &[1, 2, 3, 4, 8]),
+        }
+    }
 }
 
 /// What a test does.
@@ -109,6 +133,8 @@ pub(super) struct Plan {
     pub(super) depth: usize,
     pub(super) seed: u64,
     pub(super) config: EngineConfig,
+    /// Texts that compare draft modes.
+    pub(super) drafts: Option<SpecPlan>,
     /// The token at each position, the same in every test.
     pub(super) tokens: Vec<u32>,
 }
@@ -118,26 +144,32 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error::Refused`] if there are none or the model cannot hold one.
-    pub(super) fn new(args: &Args, hp: &HyperParams) -> Result<Plan, Error> {
+    pub(super) fn new(
+        args: &Args,
+        hp: &HyperParams,
+        drafts: Option<SpecPlan>,
+    ) -> Result<Plan, Error> {
         let depth = args.depth;
+        let counts = WindowCounts::of(args, drafts.is_some());
         let of = |kind, counts: &Counts, depth| {
             let test = move |&size: &usize| Test { kind, size, depth };
             counts.0.iter().map(test).collect::<Vec<_>>()
         };
-        let mut tests = of(Kind::Prompt, &args.prompt, 0);
-        tests.extend(of(Kind::Decode, &args.decode, depth));
-        tests.extend(of(Kind::Verify, &args.verify, depth));
-        check_any(&tests, args.sustained)?;
+        let mut tests = of(Kind::Prompt, &counts.prompt, 0);
+        tests.extend(of(Kind::Decode, &counts.decode, depth));
+        tests.extend(of(Kind::Verify, &counts.verify, depth));
+        check_any(&tests, args.sustained, drafts.is_some())?;
         for test in &tests {
             check(test, hp.context)?;
         }
         let longest = tests.iter().map(|test| test.depth + test.tokens()).max().unwrap_or(0);
-        let config = args.device.config(longest);
+        let text = drafts.as_ref().map_or(0, SpecPlan::longest);
+        let config = args.device.config(longest.max(text));
         check_chunk(&tests, config.chunk)?;
         let repetitions = usize::try_from(args.repetitions).unwrap_or(usize::MAX);
         let (sustained, seed) = (args.sustained, args.seed);
         let tokens = tokens(seed, longest, hp.vocab);
-        Ok(Plan { tests, repetitions, sustained, depth, seed, config, tokens })
+        Ok(Plan { tests, repetitions, sustained, depth, seed, config, drafts, tokens })
     }
 
     /// The test that the sustained test repeats.
@@ -152,9 +184,10 @@ fn tokens(seed: u64, count: usize, vocab: usize) -> Vec<u32> {
     (0..count as u64).map(id).collect()
 }
 
-fn check_any(tests: &[Test], sustained: u64) -> Result<(), Error> {
-    if tests.is_empty() {
-        let advice = "every test is left out: give -p, -n or --verify a number of tokens";
+fn check_any(tests: &[Test], sustained: u64, drafts: bool) -> Result<(), Error> {
+    if tests.is_empty() && !drafts {
+        let advice =
+            "every test is left out: give -p, -n or --verify a number of tokens, or --spec";
         return Err(Error::Refused(advice.to_owned()));
     }
     if sustained > 0 && tests.iter().all(|test| test.kind != Kind::Decode) {

@@ -102,7 +102,7 @@ fn of_test(measured: &Measured) -> Option<Figures<'_>> {
 }
 
 /// Of falling speeds.
-fn spread(speeds: &[f64]) -> Spread {
+pub(super) fn spread(speeds: &[f64]) -> Spread {
     let count = speeds.len();
     let mean = speeds.iter().sum::<f64>() / count as f64;
     let squares: f64 = speeds.iter().map(|speed| (speed - mean).powi(2)).sum();

@@ -14,12 +14,31 @@ use crate::units;
 /// Parts below this share of a window stand in one line together.
 const SMALL: f64 = 0.005;
 
-/// The whole report.
-pub(super) fn report(facts: &Facts, plan: &Plan, results: &Results, wanted: Parts) -> String {
+/// What was measured, and on what.
+pub(super) fn head(facts: &Facts, plan: &Plan, results: Option<&Results>) -> String {
+    let mut text = machine(facts, plan);
+    if let Some(results) = results {
+        let gb = results.bandwidth.bytes_per_second / 1e9;
+        let bytes = units::bytes(results.bandwidth.buffer_bytes as u64);
+        let threads = units::count(facts.machine.threads, "thread");
+        let _ = writeln!(text, "- memory: {gb:.1} GB/s read by {threads} from {bytes}");
+    }
+    let depth = match plan.depth {
+        depth if depth > 0 && results.is_some() => {
+            format!("; decode and verify after {}", units::count(depth, "token"))
+        }
+        _ => String::new(),
+    };
+    let runs = units::count(plan.repetitions, "run");
+    let _ = writeln!(text, "- {runs} of each test after a warm-up, seed {}{depth}", plan.seed);
+    text
+}
+
+/// The tests of windows.
+pub(super) fn report(results: &Results, wanted: Parts) -> String {
     let bandwidth = results.bandwidth.bytes_per_second;
     let all = stats::figures(results);
-    let mut text = head(facts, plan, results);
-    let _ = write!(text, "\n{}", speeds(&all, bandwidth));
+    let mut text = format!("\n{}", speeds(&all, bandwidth));
     if let Some(sustained) = &results.sustained {
         let _ = writeln!(text, "\n{}", sustained_line(sustained));
     }
@@ -42,7 +61,7 @@ fn is_wanted(wanted: Parts, tests: &[Figures<'_>]) -> bool {
     }
 }
 
-fn head(facts: &Facts, plan: &Plan, results: &Results) -> String {
+fn machine(facts: &Facts, plan: &Plan) -> String {
     let formats: Vec<String> = facts
         .formats
         .iter()
@@ -53,18 +72,11 @@ fn head(facts: &Facts, plan: &Plan, results: &Results) -> String {
     let machine = &facts.machine;
     let isa = machine.isa.map_or(String::new(), |isa| format!(", {isa}"));
     let threads = units::count(machine.threads, "thread");
-    let depth = match plan.depth {
-        0 => String::new(),
-        depth => format!("; decode and verify after {}", units::count(depth, "token")),
-    };
-    let gb = results.bandwidth.bytes_per_second / 1e9;
     format!(
         "tuff {}\n\
          - model: {}, {}, {} weights\n\
          - formats by bytes: {}\n\
-         - backend: {}{isa}, {threads}, chunks of {}\n\
-         - memory: {gb:.1} GB/s read by {threads} from {}\n\
-         - {} of each test after a warm-up, seed {}{depth}\n",
+         - backend: {}{isa}, {threads}, chunks of {}\n",
         facts.version,
         facts.file.escape_debug(),
         units::bytes(facts.file_bytes),
@@ -72,9 +84,6 @@ fn head(facts: &Facts, plan: &Plan, results: &Results) -> String {
         formats.join(", "),
         machine.backend,
         units::count(plan.config.chunk, "token"),
-        units::bytes(results.bandwidth.buffer_bytes as u64),
-        units::count(plan.repetitions, "run"),
-        plan.seed,
     )
 }
 

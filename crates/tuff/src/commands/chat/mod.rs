@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let file = args.model.open()?;
     let tokenizer = file.tokenizer()?;
     let template = file.template()?.with_token_variables(&tokenizer);
-    let checkpoint = file.checkpoint_with(&args.spec)?;
+    let checkpoint = file.checkpoint_with(&args.spec.drafting())?;
     let sampling = args.sampling.resolve(&checkpoint.hp)?;
     let config = args.engine.config(checkpoint.hp.context);
     let mut conversation = Conversation::new(template, tokenizer);
