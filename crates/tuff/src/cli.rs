@@ -65,7 +65,7 @@ pub(crate) enum Command {
     /// Choose the tokens that drafts are made of.
     DraftVocab(draft_vocab::Args),
     /// Measure how fast a model runs here, and where the time goes.
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
 }
 
 impl Command {

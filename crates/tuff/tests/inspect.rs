@@ -57,6 +57,19 @@ fn the_report_for_people_names_what_matters() {
 }
 
 #[test]
+fn a_drafting_block_is_seen() {
+    let cases = [
+        (sample(), "this file has a drafting block", true),
+        (fixture("qwen4exp/tiny-f32-mtp.gguf"), "this file has a drafting block", true),
+        (fixture("qwen4exp/tiny-f32.gguf"), "no drafting block (MTP) in this file", false),
+    ];
+    for (file, words, has) in cases {
+        assert!(inspect(&file, &[]).ok().contains(words), "{}", file.display());
+        assert_eq!(inspect(&file, &["--json"]).json()["drafting_block"], has);
+    }
+}
+
+#[test]
 fn a_dump_is_what_the_format_decodes_to() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("dump.f32");

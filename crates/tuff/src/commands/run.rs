@@ -16,7 +16,7 @@ use crate::{interrupt, stats};
 const EXAMPLES: &str = "\
 Examples:
   tuff run -p \"Once upon a time\"                    with the sample model
-  tuff run -m model.gguf -f story.txt -n 500        continue a file
+  tuff run -m model.gguf --mtp block.gguf -f story.txt   continue a file, drafting with block.gguf
   tuff run -p \"1, 2, 3,\" -t 0 --quiet               the likeliest text, and nothing else
   echo -n \"Dear Sir\" | tuff run - --seed 7 --stop \"Yours\"
 

@@ -2,7 +2,8 @@
 //!
 //! `plan` says what is run, `measure` runs it, `stats` draws the figures from the samples; `text`
 //! and `json` write them down, `limit` says in words what they mean. `facts` is the head of both.
-//! `spec` compares draft modes on texts; `single` is the other half: single kernels without a model.
+//! `spec` compares draft modes on texts; `single` is the other half: single kernels without a
+//! model.
 
 mod facts;
 mod json;
@@ -99,7 +100,8 @@ pub(crate) struct Args {
     /// Time single kernels in place of a model: the cases whose name contains one of these, or
     /// `all`. A name is like gemv/IQ3_S/2560x10240/T4/int8.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    #[arg(conflicts_with_all = ["prompt", "decode", "verify", "depth", "sustained", "parts", "spec"])]
+    #[arg(conflicts_with_all = ["prompt", "decode", "verify", "depth", "sustained", "parts"])]
+    #[arg(conflicts_with = "spec")]
     kernels: Vec<String>,
     /// No progress.
     #[arg(short, long)]
@@ -173,8 +175,8 @@ fn report(facts: &Facts, plan: &Plan, measured: &Measurements, parts: Parts) -> 
     report
 }
 
-/// Runs everything on one backend. Windows are timed operation by operation; drafts run on an engine
-/// of their own without that, since looks at the clock weigh more in short windows.
+/// Runs everything on one backend. Windows are timed operation by operation; drafts run on an
+/// engine of their own without that, since looks at the clock weigh more in short windows.
 fn measure<B: HostBackend>(
     backend: impl Fn() -> B,
     args: &Args,

@@ -22,7 +22,7 @@ Examples:
   tuff chat -m model.gguf                           talk; /help lists what can be done inside
   tuff chat --system \"Answer in French.\" --think hide
   echo \"What is 2 + 2?\" | tuff chat --think off --quiet
-  tuff chat --reasoning-effort low -n 500 --seed 1
+  tuff chat --reasoning-effort low --seed 1 --spec off    without drafts: the same, but slower
 
 At the prompt, Ctrl-D or pressing Ctrl-C twice leaves; during an answer Ctrl-C stops only that. When
 standard input is not a terminal, each of its lines is one message and no prompt is shown.";

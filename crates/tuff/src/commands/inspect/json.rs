@@ -24,6 +24,7 @@ pub(crate) fn report(report: &Report<'_>, checked: Option<&Checked>) -> Value {
         "version": gguf.version(),
         "alignment": gguf.alignment(),
         "summary": report.summary,
+        "drafting_block": report.has_drafting_block(),
         "weights": report.weights(),
         "weight_bytes": bytes,
         "bits_per_weight": bits_per_weight(bytes, report.weights()),

@@ -5,11 +5,12 @@ use model::{HyperParams, LayerKind};
 use super::table::table;
 use crate::units;
 
-/// One line for each family of numbers.
-pub(crate) fn hyper_parameters(hp: &HyperParams) -> Vec<String> {
+/// One line for each family of numbers; `drafts` is what the file has to draft with.
+pub(crate) fn hyper_parameters(hp: &HyperParams, drafts: &str) -> Vec<String> {
     let (attn, gdn, moe) = (&hp.attn, &hp.gdn, &hp.moe);
     let rows = [
         ("layers", layers(hp)),
+        ("drafts", drafts.to_owned()),
         ("width", format!("{} in {} streams, mixer rank {}", hp.embd, hp.hc.streams, hp.hc.rank)),
         ("vocabulary", if hp.vocab == 0 { "unknown".to_owned() } else { hp.vocab.to_string() }),
         ("context", format!("{} tokens", hp.context)),

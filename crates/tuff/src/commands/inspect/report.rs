@@ -86,6 +86,11 @@ impl<'a> Report<'a> {
         Report { file, summary, hp, tensors, parts, warnings, faults }
     }
 
+    /// Whether the file has tensors of a drafting block.
+    pub(crate) fn has_drafting_block(&self) -> bool {
+        self.parts.iter().any(|size| size.part == Some(Part::Mtp))
+    }
+
     /// Weights of all tensors.
     pub(crate) fn weights(&self) -> u64 {
         self.parts.iter().map(|part| part.weights).fold(0, u64::saturating_add)

@@ -22,7 +22,7 @@ pub(crate) fn report(report: &Report<'_>, every: bool, checked: Option<&Checked>
     let mut text = header(report);
     section(&mut text, "Metadata", &metadata(report));
     if let Some(hp) = &report.hp {
-        section(&mut text, "Hyper-parameters", &numbers::hyper_parameters(hp));
+        section(&mut text, "Hyper-parameters", &numbers::hyper_parameters(hp, drafts(report)));
     }
     let rows = if every { tensors::each(report) } else { tensors::kinds(report) };
     let title = if every { "Tensors" } else { "Kinds of tensors (--tensors lists each)" };
@@ -34,6 +34,17 @@ pub(crate) fn report(report: &Report<'_>, every: bool, checked: Option<&Checked>
     section(&mut text, "Warnings", &report.warnings);
     section(&mut text, "Faults", &report.faults);
     text
+}
+
+/// What drafts can come from.
+fn drafts(report: &Report<'_>) -> &'static str {
+    match (report.has_drafting_block(), report.tensors.is_empty()) {
+        (true, _) => "this file has a drafting block (MTP)",
+        (false, true) => "no drafting block, as there are no tensors",
+        (false, false) => {
+            "no drafting block (MTP) in this file; --mtp can name one, --spec lookup needs none"
+        }
+    }
 }
 
 fn header(report: &Report<'_>) -> String {

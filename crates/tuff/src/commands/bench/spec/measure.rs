@@ -107,8 +107,8 @@ fn take(
     Ok(())
 }
 
-/// The model with a drafter for each mode. These are kept, as in a chat: they learn what windows and
-/// draft steps cost.
+/// The model with a drafter for each mode. These are kept, as in a chat: they learn what windows
+/// and draft steps cost.
 struct Writer<'a, B: Backend> {
     engine: Engine<B>,
     plan: &'a SpecPlan,

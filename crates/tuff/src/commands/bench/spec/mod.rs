@@ -1,7 +1,8 @@
 //! `tuff bench --spec`: the same texts written with different draft modes, and how fast.
 //!
-//! `prompts` is what the texts begin with, `plan` what is written, `measure` writes it and makes sure
-//! that no mode changes a token; `figures` are drawn from that, `text` and `json` write them down.
+//! `prompts` is what the texts begin with, `plan` what is written, `measure` writes it and makes
+//! sure that no mode changes a token; `figures` are drawn from that, `text` and `json` write them
+//! down.
 
 mod figures;
 mod json;

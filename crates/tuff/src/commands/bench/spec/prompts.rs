@@ -7,10 +7,10 @@ use crate::args::read_file;
 use crate::error::Error;
 
 /// Beginnings after which drafts of the sample model are mostly, often and seldom right: a story as
-/// it knows many, entries of a dictionary, and free prose.
+/// it knows many, German, of which it knows little and repeats itself, and free prose.
 const BUILT_IN: [(&str, &str); 3] = [
     ("easy", "Once upon a time"),
-    ("mixed", "carbon (noun): a small"),
+    ("mixed", "Der Hund ist ein Haustier. Er"),
     ("hard", "The history of the city begins in the year"),
 ];
 
