@@ -15,9 +15,9 @@ use crate::{interrupt, stats};
 
 const EXAMPLES: &str = "\
 Examples:
-  tuff run -p \"Once upon a time\"                    with the sample model
-  tuff run -m model.gguf --mtp block.gguf -f story.txt   continue a file, drafting with block.gguf
-  tuff run -p \"1, 2, 3,\" -t 0 --quiet               the likeliest text, and nothing else
+  tuff run -p \"Once upon a time\"                      with the sample model
+  tuff run -m model.gguf -f story.txt --mtp mtp.gguf  continue a file, with a drafting block
+  tuff run -p \"1, 2, 3,\" -t 0 --quiet                 the likeliest text, and nothing else
   echo -n \"Dear Sir\" | tuff run - --seed 7 --stop \"Yours\"
 
 The text goes to the model as it is, without a chat template; `tuff chat` is for conversations.
