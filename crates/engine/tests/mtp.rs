@@ -5,6 +5,7 @@ mod common;
 
 use common::*;
 use cpu::Isa;
+use engine::speculation::Head;
 use engine::{DraftStep, Engine, EngineConfig, Error, Feed, NormExtent, Want};
 use gguf::Gguf;
 use kernels::Backend;
@@ -41,7 +42,7 @@ fn engine<B: Backend>(backend: B, checkpoint: &Checkpoint, extent: NormExtent) -
 
 fn draft<B: Backend>(engine: &mut Engine<B>, slot: usize, token: u32) -> Vec<f32> {
     let mut logits = Vec::new();
-    engine.draft(&[DraftStep { slot, token }], &mut logits).unwrap();
+    engine.draft(&[DraftStep { slot, token }], Head::Full, &mut logits).unwrap();
     logits
 }
 
@@ -132,7 +133,7 @@ fn slots_draft_together_as_they_do_alone() {
     for token in [5, 9, 2] {
         let mut logits = Vec::new();
         let steps = [1, 0].map(|slot| DraftStep { slot, token });
-        engine.draft(&steps, &mut logits).unwrap();
+        engine.draft(&steps, Head::Full, &mut logits).unwrap();
         for (step, row) in steps.iter().zip(logits.chunks_exact(vocab)) {
             together[step.slot].extend(bits(row));
         }
@@ -146,7 +147,7 @@ fn what_cannot_be_drafted_is_refused() {
     let mut engine = engine(exact_cpu(1, Isa::detect()), &checkpoint, NormExtent::Whole);
     let mut logits = Vec::new();
     let mut draft = |engine: &mut Engine<_>, slot, token| {
-        engine.draft(&[DraftStep { slot, token }], &mut logits)
+        engine.draft(&[DraftStep { slot, token }], Head::Full, &mut logits)
     };
     assert!(matches!(draft(&mut engine, 0, 1), Err(Error::NothingToDraftFrom { slot: 0 })));
     assert!(matches!(draft(&mut engine, 7, 1), Err(Error::NoSlot { .. })));

@@ -47,10 +47,14 @@ impl SamplingParams {
 
 /// Softmax of the logits at this temperature (1 in place of 0), at one index.
 fn probability(logits: &[f32], index: usize, temperature: f32) -> f32 {
+    // Of 250,000 logits that are so far below the largest, all together weigh less than 0.001.
+    const NEGLIGIBLE: f32 = -20.0;
     let temperature = if temperature == 0.0 { 1.0 } else { temperature };
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     // Relative to the largest, as in the filters: a tiny temperature then gives 0, never NaN.
     let weight = |x: f32| ((x - largest) / temperature).exp();
-    let total: f64 = logits.iter().map(|&x| f64::from(weight(x))).sum();
+    let floor = largest + NEGLIGIBLE * temperature;
+    let heavy = logits.iter().copied().filter(|&x| x >= floor);
+    let total: f64 = heavy.map(|x| f64::from(weight(x))).sum();
     (f64::from(weight(logits[index])) / total) as f32
 }

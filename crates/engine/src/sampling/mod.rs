@@ -174,17 +174,19 @@ impl SamplingParams {
 }
 
 fn check_finite(logits: &[f32], position: usize) -> Result<(), SamplingError> {
-    let mut any = false;
+    // Without a way out in the middle, so that a compiler makes vectors of it.
+    let (mut bad, mut any) = (false, false);
     for &x in logits {
-        if x.is_nan() {
-            return Err(SamplingError::NonFinite { position, what: "NaN" });
-        }
-        if x == f32::INFINITY {
-            return Err(SamplingError::NonFinite { position, what: "+inf" });
-        }
-        any |= x.is_finite();
+        bad |= x.is_nan() | (x == f32::INFINITY);
+        any |= x > f32::NEG_INFINITY;
     }
-    if any { Ok(()) } else { Err(SamplingError::NonFinite { position, what: "-inf everywhere" }) }
+    let non_finite = |what| Err(SamplingError::NonFinite { position, what });
+    match logits.iter().find(|&&x| bad && (x.is_nan() || x == f32::INFINITY)) {
+        Some(x) if x.is_nan() => non_finite("NaN"),
+        Some(_) => non_finite("+inf"),
+        None if any => Ok(()),
+        None => non_finite("-inf everywhere"),
+    }
 }
 
 #[cfg(test)]
