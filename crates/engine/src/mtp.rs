@@ -1,10 +1,13 @@
 //! The drafting block (multi-token prediction): one more decoder layer that takes the trunk's
 //! streams of a position and the token after it, and gives logits for the token after that.
 //!
-//! It follows the trunk: for every position of the sequence it has seen the trunk's own streams.
-//! Those of the latest positions, whose next token came too late for the window that made them,
-//! are kept until the next draft or until there are too many ([`KEPT`]): then they go through in one
-//! pass. The rows of drafts themselves are approximations and are dropped when the trunk has spoken.
+//! It follows the trunk. The streams of the latest positions, whose next token came too late for
+//! the window that made them, are kept until the next draft, and go through together with it. The
+//! rows of drafts themselves are approximations and are dropped when the trunk has spoken.
+//!
+//! While nobody drafts, following costs nothing: beyond [`KEPT`] rows the oldest are dropped, and the
+//! block's cache goes on behind the gap as if it were not there. Prompts go through whole, as it is
+//! from them that most is to be seen. Either way only the quality of drafts is at stake.
 
 use crate::layers::LayerPass;
 use crate::scratch::LayerScratch;
@@ -16,9 +19,10 @@ use kernels::Commit;
 use kernels::moe::MoeChoice;
 use kernels::{Backend, HcShape, Run, Window};
 use model::{DraftVocab, HyperParams};
+use std::ops::Range;
 
-/// Rows of streams that a slot keeps. A pass over so many costs little more per row than the
-/// memory to keep them is worth.
+/// Rows of streams that a slot keeps: enough to draft well from after a pause, and few enough that
+/// the first draft after it costs no more than a token.
 const KEPT: usize = 16;
 
 /// The block with its states.
@@ -51,13 +55,15 @@ pub(crate) struct SubsetHead<B: Backend> {
     pub(crate) matrix: B::Matrix,
 }
 
-/// How far the block is on a slot. `len + kept` is the length of the sequence.
+/// How far the block is on a slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct MtpSlot {
-    /// Positions in its cache that come from the trunk's streams.
+    /// Rows in its cache that come from the trunk's streams. They are numbered without gaps.
     len: usize,
-    /// Rows kept.
+    /// Rows kept: those of the sequence's last positions, in a ring.
     kept: usize,
+    /// Where in the ring the oldest of them is.
+    oldest: usize,
     /// Of those, the last ones, rows of tokens on trial.
     on_trial: usize,
     /// Positions behind `len` that come from drafts.
@@ -168,35 +174,25 @@ impl<B: Backend> Mtp<B> {
         let (slot, rows) = (seen.slot, seen.tokens.len());
         let MtpSlot { len, kept, .. } = self.slots[slot];
         let mut through = 0;
-        if kept + rows > self.kept_rows {
-            through = match seen.commit {
-                Commit::Now => rows - 1,
-                Commit::Deferred => 0,
-            };
-            self.tokens.clear();
+        if kept + rows > self.kept_rows && seen.commit == Commit::Now && rows > 1 {
             // A position goes in with the token after it.
-            self.tokens.extend(seen.history.iter().skip(len + 1));
+            through = rows - 1;
+            self.tokens.clear();
+            self.tokens.extend(latest(seen.history, kept.saturating_sub(1)));
             self.tokens.extend(&seen.tokens[usize::from(kept == 0)..=through]);
-            if kept + through > 0 {
-                self.gather_kept(context.backend, wide, slot, kept, 0);
-                self.row_numbers.clear();
-                self.row_numbers.extend(seen.first_row..seen.first_row + through);
-                let out = (&mut self.x, kept);
-                context.backend.gather_rows(x, &self.row_numbers, wide, out);
-                self.window.clear();
-                self.window.push(slot, len, kept + through);
-                self.pass(context);
-            }
+            self.gather_kept(context.backend, wide, slot, 0);
+            self.row_numbers.clear();
+            self.row_numbers.extend(seen.first_row..seen.first_row + through);
+            context.backend.gather_rows(x, &self.row_numbers, wide, (&mut self.x, kept));
+            self.window.clear();
+            self.window.push(slot, len, kept + through);
+            self.pass(context);
             let slot = &mut self.slots[slot];
             (slot.len, slot.kept) = (len + kept + through, 0);
         }
-        let (first, kept) = (seen.first_row + through, self.slots[slot].kept);
-        self.row_numbers.clear();
-        self.row_numbers.extend(first..seen.first_row + rows);
-        let out = (&mut self.kept, slot * self.kept_rows + kept);
-        context.backend.gather_rows(x, &self.row_numbers, wide, out);
+        let left = seen.first_row + through..seen.first_row + rows;
+        self.keep(context.backend, x, wide, (slot, left));
         let slot = &mut self.slots[slot];
-        slot.kept += rows - through;
         slot.on_trial = if seen.commit == Commit::Deferred { rows } else { 0 };
         slot.drafted = 0;
         Ok(())
@@ -219,8 +215,8 @@ impl<B: Backend> Mtp<B> {
             let MtpSlot { len, kept, drafted, .. } = self.slots[slot];
             let first_row = self.window.rows();
             let (pos, count) = if kept > 0 {
-                self.gather_kept(context.backend, wide, slot, kept, first_row);
-                self.tokens.extend(&history[len + 1..]);
+                self.gather_kept(context.backend, wide, slot, first_row);
+                self.tokens.extend(latest(history, kept - 1));
                 (len, kept)
             } else {
                 let out = (&mut self.x, first_row);
@@ -256,18 +252,38 @@ impl<B: Backend> Mtp<B> {
         on_trial == 0 && len + kept > 0
     }
 
-    fn gather_kept(
+    /// Puts the rows kept of `slot` into `x`, from row `first_row` on.
+    fn gather_kept(&mut self, backend: &mut B, wide: usize, slot: usize, first_row: usize) {
+        let MtpSlot { oldest, kept, .. } = self.slots[slot];
+        let (first, room) = (slot * self.kept_rows, self.kept_rows);
+        self.row_numbers.clear();
+        self.row_numbers.extend((oldest..oldest + kept).map(|row| first + row % room));
+        backend.gather_rows(&self.kept, &self.row_numbers, wide, (&mut self.x, first_row));
+    }
+
+    /// Keeps these rows of the trunk's streams `x`, in place of the oldest where room is short.
+    fn keep(
         &mut self,
         backend: &mut B,
+        x: &B::Buffer,
         wide: usize,
-        slot: usize,
-        kept: usize,
-        first_row: usize,
+        (slot, rows): (usize, Range<usize>),
     ) {
-        let first = slot * self.kept_rows;
-        self.row_numbers.clear();
-        self.row_numbers.extend(first..first + kept);
-        backend.gather_rows(&self.kept, &self.row_numbers, wide, (&mut self.x, first_row));
+        let (first, room, count) = (slot * self.kept_rows, self.kept_rows, rows.len());
+        let state = &mut self.slots[slot];
+        let dropped = (state.kept + count).saturating_sub(room);
+        let start = (state.oldest + state.kept) % room;
+        state.oldest = (state.oldest + dropped) % room;
+        state.kept += count - dropped;
+        // The rows lie in a ring: up to its end, then from its beginning.
+        let before = count.min(room - start);
+        for (rows, to) in
+            [(rows.start..rows.start + before, start), (rows.start + before..rows.end, 0)]
+        {
+            self.row_numbers.clear();
+            self.row_numbers.extend(rows);
+            backend.gather_rows(x, &self.row_numbers, wide, (&mut self.kept, first + to));
+        }
     }
 
     /// The block on the streams in `x` and the tokens in `tokens`; its streams replace those in `x`.
@@ -284,4 +300,9 @@ impl<B: Backend> Mtp<B> {
             LayerPass { backend: &mut **backend, hc, choice: *choice, window, scratch: layers };
         pass.run(&weights.layer, &mut self.state, &mut self.x);
     }
+}
+
+/// The last `count` tokens.
+fn latest(tokens: &[u32], count: usize) -> &[u32] {
+    &tokens[tokens.len().saturating_sub(count)..]
 }
