@@ -19,15 +19,16 @@ const LONGEST_INTERVAL: usize = 1024;
 const WORTHWHILE: usize = 64;
 /// Time that probes may lose: a share of all time, and so many plain tokens at once.
 const PROBE_SHARE: f64 = 0.006;
-const PROBE_CREDIT: f64 = 8.0;
+const PROBE_CREDIT: f64 = 4.0;
 /// Drafting ends when it lost so many plain tokens' time and its rate is below the plain one; a
 /// probe when it lost so many; and whatever the rate is believed to be, when it lost so many.
-const MOST_LOSS: f64 = 3.5;
-const MOST_PROBE_LOSS: f64 = 1.5;
-const MOST_LOSS_EVER: f64 = 12.0;
+const MOST_LOSS: f64 = 2.0;
+const MOST_PROBE_LOSS: f64 = 1.0;
+const MOST_LOSS_EVER: f64 = 5.0;
 /// Recent rounds that a probe and a new text still go by.
 const PROBE_MEMORY: f64 = 2.0;
 const TEXT_MEMORY: f64 = 6.0;
+const LOOKUP_MEMORY: f64 = 30.0;
 /// What is kept of the achieved rate per round, and the rounds it needs to say anything.
 const ACHIEVED_KEEP: f64 = 0.97;
 const ACHIEVED_ROUNDS: f64 = 8.0;
@@ -111,7 +112,7 @@ impl Adaptive {
 
     pub(super) fn new_text(&mut self) {
         self.acceptance.soften(TEXT_MEMORY);
-        self.acceptance.soften_lookups(TEXT_MEMORY);
+        self.acceptance.soften_lookups(LOOKUP_MEMORY);
         self.achieved = Achieved::default();
         self.interval = FIRST_INTERVAL;
         self.behind = 1;
