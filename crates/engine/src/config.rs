@@ -2,6 +2,7 @@
 
 use crate::Error;
 use kernels::mtp::NormExtent;
+use kernels::window::MAX_DEFERRED;
 
 /// Sizes of an engine, and whether it drafts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,8 @@ impl EngineConfig {
             }
         }
         let (what, value) = ("deferred", self.deferred);
-        let rule = "a window must hold so many rows";
-        if value > self.chunk { Err(Error::BadSetting { what, value, rule }) } else { Ok(()) }
+        let rule = "a window must hold so many rows, and they are at most 16";
+        let most = self.chunk.min(MAX_DEFERRED);
+        if value > most { Err(Error::BadSetting { what, value, rule }) } else { Ok(()) }
     }
 }

@@ -12,6 +12,9 @@ pub enum Commit {
     Deferred,
 }
 
+/// Most rows of a deferred run.
+pub const MAX_DEFERRED: usize = 16;
+
 /// Consecutive tokens of one slot inside a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -72,6 +75,8 @@ impl Window {
     pub fn push_run(&mut self, run: Run) {
         assert_eq!(run.first_row, self.rows, "runs are in row order");
         assert!(run.len + run.replay > 0, "a run has rows, or some to replay");
+        let deferred = if run.commit == Commit::Deferred { run.len } else { 0 };
+        assert!(deferred.max(run.replay) <= MAX_DEFERRED, "too many deferred rows");
         let slot = run.slot;
         assert!(self.runs.iter().all(|r| r.slot != slot), "slot {slot} has a run already");
         self.rows += run.len;

@@ -11,6 +11,7 @@ use kernels::host::{AsideRows, GdnState};
 use kernels::scalar::{sigmoid, softplus};
 use kernels::{Commit, Gdn, GdnShape, Window};
 use std::cell::RefCell;
+use std::ops::Range;
 
 /// Channels of the convolution per task.
 const CHANNELS: usize = 512;
@@ -25,8 +26,6 @@ const HEADS: usize = 8;
 thread_local! {
     /// Values of the running task.
     static VALUES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-    /// A head's state under rows that are not committed.
-    static WORK: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Gdn for Cpu {
@@ -92,29 +91,22 @@ impl Gdn for Cpu {
             let s = unsafe { states.slice(start..start + dim * dim) };
             let head = Head { shape, j, simd, a: input.a[j], dt: input.dt[j] };
             VALUES.with_borrow_mut(|values| {
-                for first in (0..run.replay).step_by(TOKENS) {
-                    let again = first..(first + TOKENS).min(run.replay);
-                    drop(head.scan(&aside.of(run.slot), again, s, values));
-                }
-                WORK.with_borrow_mut(|work| {
-                    let s = match run.commit {
-                        Commit::Now => s,
-                        // The rows see the state with each other's steps, and leave it as it was.
-                        Commit::Deferred => {
-                            let copy = aligned_room(work, s.len());
-                            copy.copy_from_slice(s);
-                            copy
-                        }
+                let (mut again, mut own) = (0..run.replay, run.rows());
+                while !again.is_empty() || !own.is_empty() {
+                    let first = own.start;
+                    let tokens = Tokens {
+                        again: take(&mut again, TOKENS),
+                        own: take(&mut own, TOKENS - run.replay.min(TOKENS)),
+                        commit: run.commit,
                     };
-                    for first in run.rows().step_by(TOKENS) {
-                        let own = first..(first + TOKENS).min(run.first_row + run.len);
-                        for (t, o) in own.clone().zip(head.scan(&rows, own, s, values)) {
-                            let at = (t * value_heads + j) * dim;
-                            // SAFETY: a head of a row belongs to one task.
-                            unsafe { out.slice(at..at + dim) }.copy_from_slice(o);
-                        }
+                    let count = tokens.own.len();
+                    let outputs = head.scan((&aside.of(run.slot), &rows), &tokens, s, values);
+                    for (t, o) in (first..first + count).zip(outputs) {
+                        let at = (t * value_heads + j) * dim;
+                        // SAFETY: a head of a row belongs to one task.
+                        unsafe { out.slice(at..at + dim) }.copy_from_slice(o);
                     }
-                });
+                }
             });
         });
         for run in runs.iter().filter(|run| run.commit == Commit::Deferred) {
@@ -148,6 +140,23 @@ impl Gdn for Cpu {
     }
 }
 
+/// Tokens that a head goes through at a time.
+struct Tokens {
+    /// Of those set aside, the ones that enter the state first.
+    again: Range<usize>,
+    /// Rows of the window.
+    own: Range<usize>,
+    /// Whether they enter it, too.
+    commit: Commit,
+}
+
+/// The first `count` of `range` at most, which loses them.
+fn take(range: &mut Range<usize>, count: usize) -> Range<usize> {
+    let first = range.start..range.end.min(range.start + count);
+    range.start = first.end;
+    first
+}
+
 /// Value head `j` of a layer.
 struct Head<'a> {
     shape: &'a GdnShape,
@@ -158,40 +167,59 @@ struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// Advances the head's state `s` over at most [`TOKENS`] rows; the outputs of the rows.
+    /// Takes the head's state `s` through at most [`TOKENS`] tokens of those set aside and of the
+    /// window; the outputs of the window's rows.
     fn scan<'v>(
         &self,
-        input: &AsideRows<'_>,
-        rows: std::ops::Range<usize>,
+        (aside, rows): (&AsideRows<'_>, &AsideRows<'_>),
+        tokens: &Tokens,
         s: &mut [f32],
         values: &'v mut Vec<f32>,
     ) -> impl Iterator<Item = &'v [f32]> + use<'v> {
-        let GdnShape { key_heads, value_heads, head_dim: dim, eps, .. } = *self.shape;
-        let (channels, key_dim, simd) = (self.shape.channels(), key_heads * dim, &self.simd);
-        let normalise = |x: &[f32], factor: f32, out: &mut [f32]| {
-            let scale = factor * inverse_root(simd.dot(x, x) + eps);
-            simd.map(Scale { scale }, [x], out);
-        };
-        let len = rows.len() * dim;
+        let GdnShape { head_dim: dim, .. } = *self.shape;
+        let (again, own) = (tokens.again.clone(), tokens.own.clone());
+        let (replayed, count) = (again.len(), again.len() + own.len());
+        let len = count * dim;
         let work = dim * DELTA_WORK;
         let (work, rest) = aligned_room(values, work + 4 * len).split_at_mut(work);
         let (q, rest) = rest.split_at_mut(len);
         let (k, rest) = rest.split_at_mut(len);
         let (v, o) = rest.split_at_mut(len);
         let mut gates = [DeltaGate { decay: 0.0, beta: 0.0 }; TOKENS];
-        for (i, t) in rows.clone().enumerate() {
-            let qkv = &input.qkv[t * channels..][..channels];
-            let (head, own) = (self.j % key_heads * dim, i * dim..(i + 1) * dim);
-            normalise(&qkv[head..][..dim], 1.0 / (dim as f32).sqrt(), &mut q[own.clone()]);
-            normalise(&qkv[key_dim + head..][..dim], 1.0, &mut k[own.clone()]);
-            v[own].copy_from_slice(&qkv[2 * key_dim + self.j * dim..][..dim]);
-            let at = t * value_heads + self.j;
-            let alpha = softplus(input.alpha[at] + self.dt);
-            let decay = (self.a * alpha).exp();
-            gates[i] = DeltaGate { decay, beta: sigmoid(input.beta[at]) };
+        let inputs = again.map(|t| (aside, t)).chain(own.map(|t| (rows, t)));
+        for (i, (input, t)) in inputs.enumerate() {
+            let own = i * dim..(i + 1) * dim;
+            gates[i] =
+                self.prepare((input, t), [&mut q[own.clone()], &mut k[own.clone()], &mut v[own]]);
         }
-        let gates = &gates[..rows.len()];
-        simd.run(DeltaRun { s, dim, q, k, v, gates, o: &mut *o, work });
-        o.chunks_exact(dim)
+        let commit = match tokens.commit {
+            Commit::Now => count,
+            Commit::Deferred => replayed,
+        };
+        let gates = &gates[..count];
+        self.simd.run(DeltaRun { s, commit, dim, q, k, v, gates, o: &mut *o, work });
+        o.chunks_exact(dim).skip(replayed)
+    }
+
+    /// Query, key and value of row `t`, and its gate.
+    fn prepare(
+        &self,
+        (input, t): (&AsideRows<'_>, usize),
+        [q, k, v]: [&mut [f32]; 3],
+    ) -> DeltaGate {
+        let GdnShape { key_heads, value_heads, head_dim: dim, eps, .. } = *self.shape;
+        let (channels, key_dim, simd) = (self.shape.channels(), key_heads * dim, &self.simd);
+        let normalise = |x: &[f32], factor: f32, out: &mut [f32]| {
+            let scale = factor * inverse_root(simd.dot(x, x) + eps);
+            simd.map(Scale { scale }, [x], out);
+        };
+        let qkv = &input.qkv[t * channels..][..channels];
+        let head = self.j % key_heads * dim;
+        normalise(&qkv[head..][..dim], 1.0 / (dim as f32).sqrt(), q);
+        normalise(&qkv[key_dim + head..][..dim], 1.0, k);
+        v.copy_from_slice(&qkv[2 * key_dim + self.j * dim..][..dim]);
+        let at = t * value_heads + self.j;
+        let alpha = softplus(input.alpha[at] + self.dt);
+        DeltaGate { decay: (self.a * alpha).exp(), beta: sigmoid(input.beta[at]) }
     }
 }

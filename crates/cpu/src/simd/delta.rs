@@ -14,6 +14,7 @@ use super::dispatch::Loop;
 use super::lanes::Lanes;
 use super::math_lanes::{MAX_WIDTH, MathLanes};
 use super::single::Single;
+use std::ops::Range;
 
 /// Vectors per block of columns: with three accumulators each they fit 16 registers.
 const BLOCK: usize = 4;
@@ -28,8 +29,10 @@ const COPY: usize = 3;
 /// Tokens of one head, in order. See [`kernels::Gdn::gdn_scan`].
 #[derive(Debug)]
 pub(crate) struct DeltaRun<'a> {
-    /// State `[dim, value_dim]`, advanced.
+    /// State `[dim, value_dim]`, advanced by the first `commit` tokens.
     pub(crate) s: &'a mut [f32],
+    /// Tokens that enter the state; those behind them see each other's steps all the same.
+    pub(crate) commit: usize,
     /// Width of a key and of a query.
     pub(crate) dim: usize,
     /// `[tokens, dim]`.
@@ -62,7 +65,7 @@ impl Loop for DeltaRun<'_> {
     unsafe fn run<L: MathLanes>(mut self) {
         let tokens = self.gates.len();
         assert!(self.q.len() == tokens * self.dim && self.k.len() == tokens * self.dim);
-        assert!(self.v.len() == self.o.len());
+        assert!(self.v.len() == self.o.len() && self.commit <= tokens);
         if tokens == 0 {
             return;
         }
@@ -73,16 +76,15 @@ impl Loop for DeltaRun<'_> {
         // SAFETY: by the assertions; columns from `column` on, as many as a block has, exist.
         unsafe {
             while column + BLOCK * L::WIDTH <= width {
-                self.block::<L>(width, column);
+                self.block::<L, BLOCK>(width, column);
                 column += BLOCK * L::WIDTH;
             }
-            let s = self.s.as_mut_ptr();
             while column + L::WIDTH <= width {
-                self.columns::<L, 1>(s.add(column), width, column);
+                self.block::<L, 1>(width, column);
                 column += L::WIDTH;
             }
             while column < width {
-                self.columns::<Single, 1>(s.add(column), width, column);
+                self.block::<Single, 1>(width, column);
                 column += 1;
             }
         }
@@ -90,56 +92,64 @@ impl Loop for DeltaRun<'_> {
 }
 
 impl DeltaRun<'_> {
-    /// All tokens for a block of columns from `first` on.
+    /// All tokens for N vectors of columns from `first` on.
     ///
     /// # Safety
-    /// As for [`DeltaRun::columns`].
+    /// As for [`Loop::run`]; the slices have the sizes that they are documented with, and there are
+    /// that many columns.
     #[inline(always)]
-    unsafe fn block<L: Lanes>(&mut self, width: usize, first: usize) {
-        let size = BLOCK * L::WIDTH;
+    unsafe fn block<L: Lanes, const N: usize>(&mut self, width: usize, first: usize) {
+        let (size, tokens, commit) = (N * L::WIDTH, self.gates.len(), self.commit);
         // SAFETY: passed on from the caller; the copy has room for a block of widest vectors.
         unsafe {
-            if self.gates.len() < COPY {
+            if commit == tokens && tokens < COPY {
                 let s = self.s.as_mut_ptr().add(first);
-                return self.columns::<L, BLOCK>(s, width, first);
+                return self.columns::<L, N>((s, width), first, 0..tokens);
             }
             for (row, copy) in self.s.chunks_exact(width).zip(self.work.chunks_exact_mut(size)) {
                 copy.copy_from_slice(&row[first..first + size]);
             }
             let copy = self.work.as_mut_ptr();
-            self.columns::<L, BLOCK>(copy, size, first);
-            for (row, copy) in self.s.chunks_exact_mut(width).zip(self.work.chunks_exact(size)) {
-                row[first..first + size].copy_from_slice(copy);
+            if commit > 0 {
+                self.columns::<L, N>((copy, size), first, 0..commit);
+                let copies = self.work.chunks_exact(size);
+                for (row, copy) in self.s.chunks_exact_mut(width).zip(copies) {
+                    row[first..first + size].copy_from_slice(copy);
+                }
+            }
+            if commit < tokens {
+                let copy = self.work.as_mut_ptr();
+                self.columns::<L, N>((copy, size), first, commit..tokens);
             }
         }
     }
 
-    /// All tokens for the N vectors of columns from `first` on, whose state is at `s`, a row every
+    /// These tokens for the N vectors of columns from `first` on, whose state is at `s`, a row every
     /// `stride` values.
     ///
     /// # Safety
-    /// As for [`Loop::run`]; the slices have the sizes that they are documented with, and there are
-    /// that many columns and `dim` rows at `s`.
+    /// As for [`DeltaRun::block`]; there are `dim` rows of those columns at `s`, and at least one
+    /// token.
     #[inline(always)]
     unsafe fn columns<L: Lanes, const N: usize>(
         &mut self,
-        s: *mut f32,
-        stride: usize,
+        (s, stride): (*mut f32, usize),
         first: usize,
+        tokens: Range<usize>,
     ) {
         let (dim, width) = (self.dim, self.v.len() / self.gates.len());
         // SAFETY: by the caller's promise.
         unsafe {
             let mut read = [L::splat(0.0); N];
-            let decay = self.gates[0].decay;
-            for (r, &k) in self.k[..dim].iter().enumerate() {
+            let decay = self.gates[tokens.start].decay;
+            for (r, &k) in self.k[tokens.start * dim..][..dim].iter().enumerate() {
                 let key = L::splat(k * decay);
                 for j in 0..N {
                     let old = L::load(s.add(r * stride + j * L::WIDTH));
                     read[j] = L::fma(key, old, read[j]);
                 }
             }
-            for t in 0..self.gates.len() {
+            for t in tokens.clone() {
                 let DeltaGate { decay, beta } = self.gates[t];
                 let mut d = [L::splat(0.0); N];
                 for j in 0..N {
@@ -163,7 +173,8 @@ impl DeltaRun<'_> {
                         }
                     };
                 }
-                if let Some(next) = self.gates.get(t + 1) {
+                if t + 1 < tokens.end {
+                    let next = self.gates[t + 1];
                     let next_k = &self.k[(t + 1) * dim..][..dim];
                     read = [L::splat(0.0); N];
                     for r in 0..dim {

@@ -206,6 +206,7 @@ fn delta(simd: &Kernels, (dim, width): (usize, usize), tokens: usize, piece: usi
     for first in (0..tokens).step_by(piece) {
         let (from, to) = (first, tokens.min(first + piece));
         simd.run(DeltaRun {
+            commit: to - from,
             s: &mut s,
             dim,
             q: &q[from * dim..to * dim],
