@@ -3,7 +3,9 @@
 
 use crate::compare::{Expected, Fault, Worst, compare};
 use crate::memory::Output;
-use crate::ops::{Attention, DeltaRule, Experts, HyperConnection, Matmul, Ngram, Sampling};
+use crate::ops::{
+    Attention, DeltaRule, DraftInput, Experts, HyperConnection, Matmul, Ngram, Sampling,
+};
 use crate::timing::{Budget, Measured, measure};
 use crate::{Cost, Input};
 use kernels::reference::Reference;
@@ -68,6 +70,8 @@ pub enum OpCase {
     Attention(Attention),
     /// Mixing of the n-gram features.
     Ngram(Ngram),
+    /// Input of the drafting block.
+    DraftInput(DraftInput),
     /// Best token.
     Sampling(Sampling),
 }
@@ -82,6 +86,7 @@ macro_rules! each {
             OpCase::HyperConnection($op) => $do,
             OpCase::Attention($op) => $do,
             OpCase::Ngram($op) => $do,
+            OpCase::DraftInput($op) => $do,
             OpCase::Sampling($op) => $do,
         }
     };

@@ -1,12 +1,13 @@
 //! The standard cases: every format with the shapes of the full-size model, and the other families.
 
 use crate::ops::{
-    Attention, DeltaRule, DeltaStep, Experts, HcStep, HyperConnection, Matmul, Ngram, Projection,
-    Sampling,
+    Attention, DeltaRule, DeltaStep, DraftInput, Experts, HcStep, HyperConnection, Matmul, Ngram,
+    Projection, Sampling,
 };
 use crate::{OpCase, weight_types};
 use gguf::TensorType;
 use kernels::moe::MoeChoice;
+use kernels::mtp::NormExtent;
 use kernels::{Activations, GdnShape, HcShape, PleShape, QsaShape};
 
 /// Matrices of the full-size model, `(n_in, n_out)`: the delta-rule projections, down and up of the
@@ -140,6 +141,9 @@ fn others(rows: usize) -> Vec<OpCase> {
         cases.push(OpCase::Attention(Attention { shape, context, rows }));
     }
     cases.push(OpCase::Ngram(Ngram { shape: PLE, rows }));
+    for extent in [NormExtent::Whole, NormExtent::PerStream] {
+        cases.push(OpCase::DraftInput(DraftInput { shape: HC, extent, rows }));
+    }
     cases.push(OpCase::Sampling(Sampling { vocab: 248_320, rows }));
     cases
 }

@@ -120,6 +120,15 @@ impl HyperParams {
         self.stream_dim() as u64 * F32
     }
 
+    /// Bytes that a sequence needs in f32 for each row that may be on trial: before and after the
+    /// convolution and the gates of every Gated DeltaNet layer, and the PLE convolution's input.
+    #[must_use]
+    pub fn deferred_row_bytes(&self) -> u64 {
+        let gdn = 2 * (self.gdn_channels() + self.gdn.value_heads);
+        let ple = if self.ple.is_some() { self.stream_dim() } else { 0 };
+        (self.gdn_layers() as u64 * gdn as u64 + ple as u64) * F32
+    }
+
     /// Bytes of one sequence's state that do not grow with its length.
     #[must_use]
     pub fn fixed_state_bytes(&self) -> u64 {

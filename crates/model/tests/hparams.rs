@@ -53,6 +53,7 @@ fn the_released_models_sizes() {
     assert_eq!(hp.index_key_bytes_per_token(2), 3_072);
     assert_eq!(hp.mtp_kv_bytes_per_token(2), 0);
     assert_eq!(hp.fixed_state_bytes(), 113_246_208 + 4_423_680 + 368_640);
+    assert_eq!(hp.deferred_row_bytes(), 36 * 2 * (10_240 + 48) * 4 + 40_960);
 }
 
 #[test]

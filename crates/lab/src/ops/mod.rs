@@ -2,6 +2,7 @@
 
 mod attention;
 mod delta_rule;
+mod draft_input;
 mod experts;
 mod hyper;
 mod matmul;
@@ -10,6 +11,7 @@ mod sampling;
 
 pub use attention::Attention;
 pub use delta_rule::{DeltaRule, DeltaStep};
+pub use draft_input::DraftInput;
 pub use experts::{Experts, Projection};
 pub use hyper::{HcStep, HyperConnection};
 pub use matmul::Matmul;

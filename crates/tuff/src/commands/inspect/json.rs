@@ -130,6 +130,7 @@ fn hyper_parameters(hp: &HyperParams) -> Value {
             "top_p": sampling.top_p,
         })),
         "fixed_state_bytes": hp.fixed_state_bytes(),
+        "deferred_row_bytes": hp.deferred_row_bytes(),
         "kv_bytes_per_token": hp.kv_bytes_per_token(size_of::<f32>()),
     })
 }
