@@ -34,8 +34,8 @@ pub use case::{Miss, OpCase};
 pub use compare::{Fault, Place, Worst};
 pub use input::Input;
 pub use ops::{
-    Attention, DeltaRule, DeltaStep, Experts, HcStep, HyperConnection, Matmul, Ngram, Projection,
-    Sampling,
+    Attention, DeltaRule, DeltaStep, DraftInput, Experts, HcStep, HyperConnection, Matmul, Ngram,
+    Projection, Sampling,
 };
 pub use random::Random;
 pub use timing::{Budget, Cost, Measured};
