@@ -1,13 +1,12 @@
 //! The generation loop: feed the prompt, then round by round get drafts, verify them, commit what
 //! was accepted, and stream text. Without drafts a round is a step of plain decoding.
 
-use crate::sampling::{Context, SamplingParams};
-use crate::speculation::verify::{Trial, Verifier};
-use crate::speculation::{Ask, Drafts, MAX_DEPTH, Proposer, Round, SpecStats};
-use crate::stop::StopMatcher;
+use crate::answer::{Answer, Sink};
+use crate::sampling::SamplingParams;
+use crate::speculation::{MAX_DEPTH, Proposer, SpecStats};
 use crate::{Engine, Error, Feed, Want};
 use kernels::Backend;
-use model::tokenizer::{SkipSpecial, StreamDecoder, Tokenizer};
+use model::tokenizer::Tokenizer;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -113,16 +112,9 @@ impl<B: Backend> Generator<'_, B> {
         request.sampling.validate(vocab)?;
         check_prompt(request.prompt, vocab, self.engine.config().context)?;
 
-        let decoder = self.tokenizer.stream(SkipSpecial::Yes);
-        let stops = StopMatcher::new(request.stop.iter().cloned());
-        let mut run = Generation {
-            on: self,
-            request,
-            tokens: Vec::new(),
-            text: TextStream { decoder, stops, sink },
-            verifier: Verifier::default(),
-            stats: SpecStats::default(),
-        };
+        let context = self.engine.config().context;
+        let answer = Answer::new(request, self.tokenizer, context);
+        let mut run = Generation { on: self, answer, sink, logits: Vec::new() };
         let started = Instant::now();
         let mut summary = Summary {
             finish: Finish::Length,
@@ -144,13 +136,12 @@ impl<B: Backend> Generator<'_, B> {
             None => Finish::Cancelled,
         };
         summary.generate_time = decoding.elapsed();
-        summary.tokens = run.tokens;
-        summary.speculation = run.stats;
+        (summary.tokens, summary.speculation) = run.answer.into_parts();
         Ok(summary)
     }
 }
 
-fn check_prompt(prompt: &[u32], vocab: usize, context: usize) -> Result<(), Error> {
+pub(crate) fn check_prompt(prompt: &[u32], vocab: usize, context: usize) -> Result<(), Error> {
     if prompt.is_empty() {
         return Err(Error::NoTokens);
     }
@@ -162,20 +153,17 @@ fn check_prompt(prompt: &[u32], vocab: usize, context: usize) -> Result<(), Erro
 }
 
 /// A request at work.
-struct Generation<'g, 'a, 'r, B: Backend> {
+struct Generation<'g, 'a, 's, B: Backend> {
     on: &'g mut Generator<'a, B>,
-    request: &'r Request<'r>,
-    /// Generated tokens; the last one was drawn and not fed yet.
-    tokens: Vec<u32>,
-    text: TextStream<'r>,
-    verifier: Verifier,
-    stats: SpecStats,
+    answer: Answer,
+    sink: &'s mut Sink<'s>,
+    logits: Vec<f32>,
 }
 
 impl<B: Backend> Generation<'_, '_, '_, B> {
     /// Computes the prompt; its last logits, or `None` if the sink broke off.
     fn prompt(&mut self, summary: &mut Summary) -> Result<Option<Vec<f32>>, Error> {
-        let (prompt, slot) = (self.request.prompt, self.on.slot);
+        let (prompt, slot) = (self.answer.prompt(), self.on.slot);
         let engine = &mut *self.on.engine;
         let held = engine.history(slot)?;
         // The last token is always computed: its logits are what follows from.
@@ -194,7 +182,7 @@ impl<B: Backend> Generation<'_, '_, '_, B> {
             done = end;
             summary.prefilled = done - summary.reused;
             let event = Event::Prompt { done, total: prompt.len() };
-            if (self.text.sink)(event).is_break() {
+            if (self.sink)(event).is_break() {
                 return Ok(None);
             }
             if done == prompt.len() {
@@ -205,141 +193,40 @@ impl<B: Backend> Generation<'_, '_, '_, B> {
 
     /// Draws tokens until something ends the text.
     fn decode(&mut self, mut logits: Vec<f32>) -> Result<Finish, Error> {
-        let prompt = self.request.prompt;
-        let context = Context { prompt, output: &[] };
-        let first = self.request.sampling.sample(&mut logits, &context, prompt.len())?;
-        self.tokens.push(first);
-        let mut end = self.take(0);
+        let mut end = self.answer.begin(&mut logits, self.on.tokenizer, self.sink)?;
         loop {
             match end {
-                Some(End::Cut(finish)) => return Ok(finish),
-                Some(End::Complete(finish)) => return Ok(self.text.finish().unwrap_or(finish)),
+                Some(finish) => return Ok(finish),
                 None => end = self.round()?,
             }
         }
     }
 
     /// One round: drafts, their verification, and the commit of what counts.
-    fn round(&mut self) -> Result<Option<End>, Error> {
-        let Generator { engine, slot, tokenizer, proposer } = &mut *self.on;
-        let Request { prompt, sampling, max_tokens, .. } = self.request;
-        let (slot, before) = (*slot, self.tokens.len());
-        let room = {
-            let config = engine.config();
-            // The drawn token and the drafts are fed, and the last of them gives a token, too.
-            let context = config.context - prompt.len() - before;
-            let tokens = max_tokens.map_or(usize::MAX, |max| max - before - 1);
-            context.min(tokens).min(config.deferred.saturating_sub(1)).min(MAX_DEPTH)
-        };
-        let output = &mut self.tokens;
-        let ask = Ask { engine: &mut **engine, slot, prompt, output, sampling, room };
-        let drafts = proposer.propose(ask)?;
-        debug_assert!(drafts.tokens.len() <= room && self.tokens.len() == before);
+    fn round(&mut self) -> Result<Option<Finish>, Error> {
+        let Self { on, answer, sink, logits } = self;
+        let Generator { engine, slot, tokenizer, proposer } = &mut **on;
+        let drafts = proposer.propose(answer.ask(engine, *slot))?;
 
         let started = Instant::now();
-        let output = &mut self.tokens;
-        let trial = Trial { slot, prompt, output, sampling };
-        let is_last = |token| tokenizer.is_eog(token);
-        let verdict = self.verifier.run(engine, trial, &drafts.tokens, is_last)?;
+        let mut window = Vec::with_capacity(MAX_DEPTH + 1);
+        answer.window(&drafts.tokens, &mut window);
+        let feed = match drafts.tokens[..] {
+            [] => Feed::new(*slot, &window, Want::Last),
+            _ => Feed::deferred(*slot, &window),
+        };
+        engine.forward_into(&[feed], logits)?;
+        let rows = logits.chunks_exact_mut(engine.hyper_params().vocab);
+        let outcome = answer.round(rows, &drafts, tokenizer, sink);
         let verify = started.elapsed();
 
-        // Up to an end among the draws; what was drawn behind it never was.
-        let mut fed = verdict.drawn + usize::from(verdict.error.is_some());
-        let mut end = None;
-        for at in before..before + verdict.drawn {
-            end = self.take(at);
-            if end.is_some() {
-                fed = at + 1 - before;
-                self.tokens.truncate(at + 1);
-                break;
-            }
-        }
         if !drafts.tokens.is_empty() {
-            self.on.engine.decide(slot, fed)?;
+            engine.decide(*slot, outcome.fed)?;
         }
-        if let (None, Some(error)) = (&end, verdict.error) {
+        if let Some(error) = outcome.error {
             return Err(error.into());
         }
-        self.report(&drafts, (verdict.accepted, verify), before);
-        Ok(end)
-    }
-
-    /// Tells statistics and the proposer how a round went, whose draws begin at `before`.
-    fn report(&mut self, drafts: &Drafts, (accepted, verify): (usize, Duration), before: usize) {
-        let drawn = &self.tokens[before..];
-        let drafted = drafts.tokens.len();
-        let left_out = drafts.left_out.first().filter(|_| accepted == drafted);
-        let round = Round {
-            source: drafts.source,
-            confidences: &drafts.confidences,
-            matched: drafts.matched,
-            drafted,
-            accepted,
-            left_out_hit: left_out.zip(drawn.get(drafted)).map(|(draft, token)| draft == token),
-            draft_times: &drafts.times,
-            verify,
-        };
-        self.stats.add(&round);
-        if let Some(note) = self.on.proposer.observe(&round, drawn) {
-            let _ = (self.text.sink)(Event::Note(&note));
-        }
-    }
-
-    /// Shows the token at index `at` of the output; the reason to end there, if it is one.
-    fn take(&mut self, at: usize) -> Option<End> {
-        let token = self.tokens[at];
-        if self.on.tokenizer.is_eog(token) {
-            return Some(End::Complete(Finish::EndOfText(token)));
-        }
-        if let Some(finish) = self.text.show(token) {
-            return Some(End::Cut(finish));
-        }
-        if self.request.max_tokens.is_some_and(|max| at + 1 >= max) {
-            return Some(End::Complete(Finish::Length));
-        }
-        let full = self.request.prompt.len() + at >= self.on.engine.config().context;
-        full.then_some(End::Complete(Finish::ContextFull))
-    }
-}
-
-/// How a text ends.
-enum End {
-    /// Where it is: text that is held back is not part of it.
-    Cut(Finish),
-    /// With all that was generated.
-    Complete(Finish),
-}
-
-/// Text on its way to the sink.
-struct TextStream<'a> {
-    decoder: StreamDecoder,
-    stops: StopMatcher,
-    sink: &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-}
-
-impl TextStream<'_> {
-    /// Streams a token; the reason to end if a stop string came or the sink broke off.
-    fn show(&mut self, token: u32) -> Option<Finish> {
-        let piece = self.decoder.push(token).unwrap_or_default();
-        self.show_text(&piece)
-    }
-
-    fn show_text(&mut self, piece: &str) -> Option<Finish> {
-        let scanned = self.stops.push(piece);
-        if !scanned.text.is_empty() && (self.sink)(Event::Text(&scanned.text)).is_break() {
-            return Some(Finish::Cancelled);
-        }
-        scanned.stop.map(Finish::StopString)
-    }
-
-    /// Streams what was held back; a reason to end that comes up there.
-    fn finish(&mut self) -> Option<Finish> {
-        let tail = self.decoder.finish();
-        let stopped = self.show_text(&tail);
-        let held = self.stops.finish();
-        if !held.is_empty() && stopped.is_none() {
-            let _ = (self.sink)(Event::Text(&held));
-        }
-        stopped
+        answer.report(&drafts, (&outcome, verify), &mut **proposer, sink);
+        Ok(outcome.end)
     }
 }

@@ -6,6 +6,7 @@
 //! draws tokens and streams text; [`speculation`] makes it faster and never changes it. [`timed`] shows where the time goes.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod config;
 mod drafting;
 mod engine;
