@@ -85,6 +85,17 @@ impl<B: Backend> Engine<B> {
         &self.hp
     }
 
+    /// Bytes that a token takes in the caches of its slot: keys, values and index keys of all
+    /// layers.
+    pub fn cache_bytes_per_token(&self) -> u64 {
+        let element = size_of::<f32>();
+        let hp = &self.hp;
+        let mtp = hp.mtp_kv_bytes_per_token(element);
+        // Pooled keys are less than the raw ones: a block has at least one token.
+        let index = 2 * hp.index_key_bytes_per_token(element);
+        hp.kv_bytes_per_token(element) + index + mtp
+    }
+
     /// Sizes of the engine.
     pub fn config(&self) -> &EngineConfig {
         &self.config

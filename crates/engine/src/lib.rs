@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+pub mod batch;
 mod config;
 mod drafting;
 mod engine;

@@ -1,0 +1,119 @@
+//! A request from its submission to its end.
+
+use crate::answer::Answer;
+use crate::speculation::{Drafter, Drafts, SpecMode, SpecStats};
+use crate::{Error, Finish, SamplingParams};
+use std::time::{Duration, Instant};
+
+/// Names a request for as long as the scheduler lives; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobId(pub(super) u64);
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Job {
+    /// The prompt's tokens.
+    pub prompt: Vec<u32>,
+    /// Tokens to generate at most; `None` is until the end or the limit of a request.
+    pub max_tokens: Option<usize>,
+    /// How tokens are drawn.
+    pub sampling: SamplingParams,
+    /// Strings that end the text; they are not part of it.
+    pub stop: Vec<String>,
+    /// Who drafts. Changes speed, never text.
+    pub drafts: SpecMode,
+}
+
+/// What happens to requests.
+#[derive(Debug)]
+pub enum JobEvent<'a> {
+    /// A part of the prompt has been computed.
+    Prompt {
+        /// Tokens of the prompt that are done.
+        done: usize,
+        /// All of them.
+        total: usize,
+    },
+    /// The next piece of text; whole characters.
+    Text(&'a str),
+    /// Something that the user may want to know; one line.
+    Note(&'a str),
+    /// The text has ended; the last event of a request, unless it fails.
+    Done(JobSummary),
+    /// The request failed; its last event. Others are not affected.
+    Failed(Error),
+}
+
+/// How a request went.
+#[derive(Clone, Debug)]
+pub struct JobSummary {
+    /// Why it ended.
+    pub finish: Finish,
+    /// Generated tokens, the one that ended the text included.
+    pub tokens: Vec<u32>,
+    /// Tokens of the prompt that were computed.
+    pub prefilled: usize,
+    /// How drafts went.
+    pub speculation: SpecStats,
+    /// Time in the queue.
+    pub queued: Duration,
+    /// Time from the slot to the first token.
+    pub prompt_time: Duration,
+    /// Time from the first token to the end.
+    pub generate_time: Duration,
+}
+
+/// A request that waits for a slot.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) id: JobId,
+    pub(super) job: Job,
+    pub(super) since: Instant,
+    /// Bytes of keys and values that it may come to.
+    pub(super) bytes: u64,
+}
+
+/// A request that has a slot.
+pub(super) struct Live {
+    pub(super) id: JobId,
+    pub(super) answer: Answer,
+    pub(super) drafter: Drafter,
+    pub(super) stage: Stage,
+    pub(super) bytes: u64,
+    pub(super) queued: Duration,
+    /// When it got its slot, and its first token.
+    pub(super) admitted: Instant,
+    pub(super) answering: Option<Instant>,
+    pub(super) cancelled: bool,
+}
+
+/// How far a live request is.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// So many tokens of the prompt are computed.
+    Prompt { done: usize },
+    /// Tokens are drawn; the drafts of the window that is being run.
+    Answer { drafts: Drafts },
+}
+
+impl Live {
+    /// Ends the request.
+    pub(super) fn into_summary(self, finish: Finish) -> JobSummary {
+        let now = Instant::now();
+        let answering = self.answering.unwrap_or(now);
+        let prefilled = match self.stage {
+            Stage::Prompt { done } => done,
+            Stage::Answer { .. } => self.answer.prompt().len(),
+        };
+        let (tokens, speculation) = self.answer.into_parts();
+        JobSummary {
+            finish,
+            tokens,
+            prefilled,
+            speculation,
+            queued: self.queued,
+            prompt_time: answering - self.admitted,
+            generate_time: now - answering,
+        }
+    }
+}

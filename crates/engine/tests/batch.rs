@@ -1,0 +1,364 @@
+//! Many requests at once: each gets the bytes of a run of its own, and nobody stands in another's
+//! way.
+#![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
+
+mod common;
+
+use common::*;
+use cpu::{Cpu, Isa};
+use engine::batch::{Job, JobEvent, JobId, JobSummary, Limits, Refused, Scheduler};
+use engine::speculation::{NoDrafts, SpecMode};
+use engine::{
+    Engine, EngineConfig, Error, Finish, Generator, NormExtent, Request, SamplingError,
+    SamplingParams,
+};
+use gguf::Gguf;
+use model::Checkpoint;
+use model::tokenizer::{SpecialTokens, Tokenizer};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+fn sample(slots: usize, chunk: usize) -> (Engine<Cpu>, Tokenizer) {
+    let file = Gguf::open(root().join("models/sample/sample.gguf")).unwrap();
+    let checkpoint = Checkpoint::load(&file).unwrap();
+    let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
+    let config = EngineConfig {
+        slots,
+        context: 400,
+        chunk,
+        deferred: 9.min(chunk),
+        mtp: Some(NormExtent::Whole),
+    };
+    let engine = Engine::new(cpu(2, Isa::detect()), &checkpoint, config, &mut |_| {}).unwrap();
+    (engine, tokenizer)
+}
+
+fn scheduler(slots: usize, limits: Limits) -> Scheduler<Cpu> {
+    let (engine, tokenizer) = sample(slots, 48);
+    Scheduler::new(engine, tokenizer, limits)
+}
+
+/// What requests said, and how they ended.
+#[derive(Default)]
+struct Log {
+    texts: HashMap<JobId, String>,
+    done: HashMap<JobId, JobSummary>,
+    failed: HashMap<JobId, Error>,
+}
+
+impl Log {
+    fn take(&mut self, id: JobId, event: JobEvent<'_>) -> ControlFlow<()> {
+        match event {
+            JobEvent::Text(text) => self.texts.entry(id).or_default().push_str(text),
+            JobEvent::Done(summary) => assert!(self.done.insert(id, summary).is_none()),
+            JobEvent::Failed(error) => assert!(self.failed.insert(id, error).is_none()),
+            JobEvent::Prompt { .. } | JobEvent::Note(_) => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn step(&mut self, scheduler: &mut Scheduler<Cpu>) {
+        scheduler.step(&mut |id, event| self.take(id, event));
+    }
+
+    fn run(&mut self, scheduler: &mut Scheduler<Cpu>) {
+        while !scheduler.is_idle() {
+            self.step(scheduler);
+        }
+    }
+
+    fn text(&self, id: JobId) -> &str {
+        self.texts.get(&id).map_or("", String::as_str)
+    }
+}
+
+fn job(tokenizer: &Tokenizer, prompt: &str, max_tokens: usize) -> Job {
+    let prompt = tokenizer.encode(prompt, SpecialTokens::AsText).unwrap();
+    Job { prompt, max_tokens: Some(max_tokens), ..Job::default() }
+}
+
+/// Tokens and text of a run of its own, without drafts.
+fn solo(jobs: &[Job]) -> Vec<(Vec<u32>, String)> {
+    let (mut engine, tokenizer) = sample(1, 48);
+    let run = |job: &Job| {
+        let request = Request {
+            prompt: &job.prompt,
+            max_tokens: job.max_tokens,
+            sampling: job.sampling.clone(),
+            stop: job.stop.clone(),
+        };
+        let (proposer, mut text) = (&mut NoDrafts, String::new());
+        let mut generator =
+            Generator { engine: &mut engine, slot: 0, tokenizer: &tokenizer, proposer };
+        let summary = generator.generate(&request, &mut |event| {
+            if let engine::Event::Text(piece) = event {
+                text.push_str(piece);
+            }
+            ControlFlow::Continue(())
+        });
+        (summary.unwrap().tokens, text)
+    };
+    jobs.iter().map(run).collect()
+}
+
+#[test]
+fn fault_019_thirty_two_identical_requests_give_one_answer() {
+    for drafts in ["off", "mtp:2", "adaptive"] {
+        let drafts: SpecMode = drafts.parse().unwrap();
+        let mut scheduler = scheduler(8, Limits::default());
+        let job = Job { drafts, ..job(scheduler.tokenizer(), "Once upon a time there was", 24) };
+        let expected = solo(std::slice::from_ref(&job)).remove(0);
+        let ids: Vec<JobId> = (0..32).map(|_| scheduler.submit(job.clone()).unwrap()).collect();
+        let mut log = Log::default();
+        log.run(&mut scheduler);
+        for id in ids {
+            assert_eq!(log.text(id), expected.1, "{drafts}");
+            assert_eq!(log.done[&id].tokens, expected.0, "{drafts}");
+        }
+        let totals = scheduler.totals();
+        assert_eq!((totals.ended, totals.refused), (32, 0));
+        assert_eq!(totals.prefilled, 32 * job.prompt.len() as u64);
+    }
+}
+
+/// Sixteen prompts of different lengths, each with a word of its own, settings and seed.
+fn sixteen(tokenizer: &Tokenizer) -> Vec<Job> {
+    const WORDS: [&str; 16] = [
+        "apple", "river", "candle", "window", "silver", "garden", "thunder", "basket", "mirror",
+        "lantern", "pepper", "cottage", "whistle", "feather", "marble", "blanket",
+    ];
+    let modes = ["off", "mtp:3", "lookup", "adaptive"];
+    let one = |(i, word): (usize, &&str)| {
+        let text = format!("The code word is {word}. {}", "Say it again. ".repeat(i));
+        let sampling = SamplingParams {
+            temperature: [0.0, 0.7, 1.2][i % 3],
+            top_k: 30,
+            seed: i as u64,
+            presence_penalty: 0.1 * (i % 2) as f32,
+            ..SamplingParams::default()
+        };
+        let drafts = modes[i % modes.len()].parse().unwrap();
+        Job { sampling, drafts, ..job(tokenizer, &text, 20 + i) }
+    };
+    WORDS.iter().enumerate().map(one).collect()
+}
+
+#[test]
+fn fault_142_sixteen_different_requests_are_each_as_alone() {
+    let jobs = sixteen(&sample(1, 8).1);
+    let expected = solo(&jobs);
+    for (slots, chunk) in [(16, 48), (5, 48), (3, 9)] {
+        let (engine, tokenizer) = sample(slots, chunk);
+        let mut scheduler = Scheduler::new(engine, tokenizer, Limits::default());
+        let mut log = Log::default();
+        let mut ids = Vec::new();
+        // They come one by one while others are at work.
+        for job in &jobs {
+            ids.push(scheduler.submit(job.clone()).unwrap());
+            log.step(&mut scheduler);
+        }
+        log.run(&mut scheduler);
+        for (i, (id, expected)) in ids.iter().zip(&expected).enumerate() {
+            assert_eq!(log.done[id].tokens, expected.0, "request {i} on {slots} slots");
+            assert_eq!(log.text(*id), expected.1, "request {i} on {slots} slots");
+        }
+    }
+}
+
+#[test]
+fn fault_104_a_cancelled_request_goes_alone() {
+    let mut scheduler = scheduler(2, Limits::default());
+    let jobs = sixteen(scheduler.tokenizer());
+    let expected = solo(&jobs[..4]);
+    let mut log = Log::default();
+    let ids: Vec<JobId> =
+        jobs[..4].iter().map(|job| scheduler.submit(job.clone()).unwrap()).collect();
+    log.step(&mut scheduler);
+    // One that waits, then one that is live.
+    assert!(scheduler.cancel(ids[2]));
+    assert!(!scheduler.cancel(ids[2]));
+    assert!(scheduler.cancel(ids[0]));
+    log.run(&mut scheduler);
+    assert_eq!(log.done[&ids[0]].finish, Finish::Cancelled);
+    assert!(!log.done.contains_key(&ids[2]) && log.text(ids[2]).is_empty());
+    for i in [1, 3] {
+        assert_eq!(log.done[&ids[i]].tokens, expected[i].0, "request {i}");
+    }
+    assert!(!scheduler.cancel(ids[1]));
+}
+
+#[test]
+fn fault_103_a_cancel_frees_the_slot_within_one_step_wherever_it_comes() {
+    for drafts in ["off", "mtp:4"] {
+        let drafts: SpecMode = drafts.parse().unwrap();
+        // After so many steps: in the middle of the prompt, at its end, in rounds of the answer.
+        for steps in [0, 1, 2, 5, 9] {
+            let mut scheduler = scheduler(1, Limits::default());
+            let long = "Once upon a time there was a king. ".repeat(10);
+            let job = Job { drafts, ..job(scheduler.tokenizer(), &long, 100) };
+            let expected = solo(std::slice::from_ref(&job)).remove(0);
+            let mut log = Log::default();
+            let first = scheduler.submit(job.clone()).unwrap();
+            let next = scheduler.submit(job.clone()).unwrap();
+            for _ in 0..steps {
+                log.step(&mut scheduler);
+            }
+            assert!(scheduler.cancel(first));
+            log.step(&mut scheduler);
+            assert_eq!((scheduler.live(), scheduler.waiting()), (1, 0), "after {steps} steps");
+            log.run(&mut scheduler);
+            assert_eq!(log.done[&next].tokens, expected.0);
+        }
+    }
+}
+
+#[test]
+fn fault_101_a_sink_that_breaks_off_ends_its_own_request() {
+    let mut scheduler = scheduler(2, Limits::default());
+    let jobs = sixteen(scheduler.tokenizer());
+    let expected = solo(&jobs[..2]);
+    let (a, b) =
+        (scheduler.submit(jobs[0].clone()).unwrap(), scheduler.submit(jobs[1].clone()).unwrap());
+    let mut log = Log::default();
+    while !scheduler.is_idle() {
+        scheduler.step(&mut |id, event| {
+            let gone = id == a && matches!(event, JobEvent::Text(_));
+            let _ = log.take(id, event);
+            if gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+    }
+    assert_eq!(log.done[&a].finish, Finish::Cancelled);
+    assert!(log.done[&a].tokens.len() < expected[0].0.len());
+    assert_eq!(log.done[&b].tokens, expected[1].0);
+}
+
+#[test]
+fn a_long_prompt_does_not_stall_an_answer() {
+    let (engine, tokenizer) = sample(2, 48);
+    let limits = Limits { prompt_rows: 8, ..Limits::default() };
+    let mut scheduler = Scheduler::new(engine, tokenizer, limits);
+    let short = job(scheduler.tokenizer(), "Once upon", 60);
+    let long = job(scheduler.tokenizer(), &"a very long story ".repeat(60), 5);
+    let first = scheduler.submit(short).unwrap();
+    let mut log = Log::default();
+    while log.text(first).is_empty() {
+        log.step(&mut scheduler);
+    }
+    let second = scheduler.submit(long.clone()).unwrap();
+    // Every step gives the short one a token, and the long one a piece of its prompt.
+    for _ in 0..20 {
+        let before = scheduler.totals().generated;
+        log.step(&mut scheduler);
+        assert!(scheduler.totals().generated > before);
+    }
+    assert!(scheduler.totals().prefilled >= 160);
+    log.run(&mut scheduler);
+    assert_eq!(log.done[&second].tokens, solo(&[long]).remove(0).0);
+}
+
+#[test]
+fn what_is_too_much_is_refused_at_once() {
+    let limits = Limits { queue: 2, request_tokens: 100, ..Limits::default() };
+    let mut scheduler = scheduler(1, limits);
+    let good = job(scheduler.tokenizer(), "Hello", 5);
+    let submit = |scheduler: &mut Scheduler<Cpu>, job: Job| scheduler.submit(job).unwrap_err();
+    assert_eq!(submit(&mut scheduler, Job::default()), Refused::NoTokens);
+    let long = Job { prompt: vec![300; 101], ..Job::default() };
+    assert_eq!(submit(&mut scheduler, long), Refused::PromptTooLong { tokens: 101, limit: 100 });
+    let foreign = Job { prompt: vec![1, 99_999], ..Job::default() };
+    assert!(matches!(
+        submit(&mut scheduler, foreign),
+        Refused::TokenOutOfRange { token: 99_999, .. }
+    ));
+    let sampling = SamplingParams { temperature: f32::NAN, ..SamplingParams::default() };
+    let unusable = Job { sampling, ..good.clone() };
+    assert!(matches!(submit(&mut scheduler, unusable), Refused::Sampling(_)));
+    for _ in 0..3 {
+        scheduler.submit(good.clone()).unwrap();
+    }
+    assert_eq!(submit(&mut scheduler, good.clone()), Refused::QueueFull { limit: 2 });
+    assert_eq!(scheduler.totals().refused, 5);
+    let mut log = Log::default();
+    log.run(&mut scheduler);
+    assert_eq!(log.done.len(), 3);
+    scheduler.submit(good).unwrap();
+}
+
+#[test]
+fn requests_wait_for_memory_in_their_order() {
+    let (engine, tokenizer) = sample(4, 48);
+    let per_token = engine.cache_bytes_per_token();
+    let limits = Limits { cache_bytes: Some(70 * per_token), ..Limits::default() };
+    let mut scheduler = Scheduler::new(engine, tokenizer, limits);
+    let of = |tokens: usize| Job {
+        prompt: vec![300; 10],
+        max_tokens: Some(tokens - 10),
+        ..Job::default()
+    };
+    assert!(matches!(
+        scheduler.submit(of(71)),
+        Err(Refused::TooMuchMemory { bytes, limit }) if bytes == 71 * per_token && bytes > limit
+    ));
+    for tokens in [40, 60, 20, 10 + 1] {
+        scheduler.submit(of(tokens)).unwrap();
+    }
+    let mut log = Log::default();
+    log.step(&mut scheduler);
+    // The second does not fit beside the first, and nobody overtakes it.
+    assert_eq!((scheduler.live(), scheduler.waiting()), (1, 3));
+    log.run(&mut scheduler);
+    assert_eq!(log.done.len(), 4);
+}
+
+#[test]
+fn a_request_that_fails_hurts_no_other() {
+    let mut scheduler = scheduler(3, Limits::default());
+    let vocab = 8192;
+    let jobs = sixteen(scheduler.tokenizer());
+    let expected = solo(&jobs[..2]);
+    let a = scheduler.submit(jobs[0].clone()).unwrap();
+    // Every token is forbidden: nothing can be drawn.
+    let sampling = SamplingParams {
+        logit_bias: (0..vocab).map(|id| (id, f32::NEG_INFINITY)).collect(),
+        ..SamplingParams::default()
+    };
+    let bad = scheduler.submit(Job { sampling, ..jobs[2].clone() }).unwrap();
+    let b = scheduler.submit(jobs[1].clone()).unwrap();
+    let mut log = Log::default();
+    log.run(&mut scheduler);
+    assert!(matches!(log.failed[&bad], Error::Sampling(SamplingError::NothingLeft { .. })));
+    assert_eq!(log.done[&a].tokens, expected[0].0);
+    assert_eq!(log.done[&b].tokens, expected[1].0);
+}
+
+#[test]
+fn fault_140_slots_are_used_again_beside_long_lived_neighbours() {
+    let mut scheduler = scheduler(3, Limits::default());
+    let neighbour = job(scheduler.tokenizer(), "It was a dark and", 150);
+    let short: Vec<Job> = sixteen(scheduler.tokenizer())
+        .into_iter()
+        .map(|job| Job { stop: Vec::new(), ..job })
+        .collect();
+    let expected_neighbour = solo(std::slice::from_ref(&neighbour)).remove(0);
+    let expected = solo(&short);
+    let long = scheduler.submit(neighbour).unwrap();
+    let mut log = Log::default();
+    let mut ids = Vec::new();
+    for (i, job) in short.iter().enumerate() {
+        ids.push(scheduler.submit(job.clone()).unwrap());
+        for _ in 0..3 {
+            log.step(&mut scheduler);
+        }
+        if i % 5 == 4 {
+            scheduler.cancel(ids[i]);
+        }
+    }
+    log.run(&mut scheduler);
+    assert_eq!(log.done[&long].tokens, expected_neighbour.0);
+    for (i, (id, expected)) in ids.iter().zip(&expected).enumerate() {
+        let Some(summary) = log.done.get(id) else { continue };
+        if summary.finish != Finish::Cancelled {
+            assert_eq!(summary.tokens, expected.0, "request {i}");
+        }
+    }
+}
