@@ -50,7 +50,7 @@ impl Log {
     fn take(&mut self, id: JobId, event: JobEvent<'_>) -> ControlFlow<()> {
         match event {
             JobEvent::Text(text) => self.texts.entry(id).or_default().push_str(text),
-            JobEvent::Done(summary) => assert!(self.done.insert(id, summary).is_none()),
+            JobEvent::Done(summary) => assert!(self.done.insert(id, *summary).is_none()),
             JobEvent::Failed(error) => assert!(self.failed.insert(id, error).is_none()),
             JobEvent::Prompt { .. } | JobEvent::Note(_) => {}
         }

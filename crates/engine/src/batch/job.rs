@@ -39,7 +39,7 @@ pub enum JobEvent<'a> {
     /// Something that the user may want to know; one line.
     Note(&'a str),
     /// The text has ended; the last event of a request, unless it fails.
-    Done(JobSummary),
+    Done(Box<JobSummary>),
     /// The request failed; its last event. Others are not affected.
     Failed(Error),
 }

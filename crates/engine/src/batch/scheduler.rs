@@ -396,7 +396,7 @@ impl<B: Backend> Scheduler<B> {
     fn finish(&mut self, slot: usize, finish: Finish, sink: &mut JobSink<'_>) {
         if let Some(live) = self.slots[slot].take() {
             self.totals.ended += 1;
-            let _ = sink(live.id, JobEvent::Done(live.into_summary(finish)));
+            let _ = sink(live.id, JobEvent::Done(Box::new(live.into_summary(finish))));
         }
     }
 

@@ -11,13 +11,14 @@ const NEARLY_ALL: f64 = 0.75;
 
 /// Two or three sentences about the test that says most: decoding if it was run.
 pub(super) fn in_words(all: &[Figures<'_>], bandwidth: f64) -> String {
-    let order = [Kind::Decode, Kind::Verify, Kind::Prompt];
+    let order = [Kind::Decode, Kind::Verify, Kind::Prompt, Kind::Slots];
     let of = |kind| all.iter().find(|figures| figures.measured.test.kind == kind);
     let Some(figures) = order.into_iter().find_map(of) else { return String::new() };
     let test = figures.measured.test;
     let what = match test.kind {
         Kind::Decode => "Decoding reads".to_owned(),
         Kind::Verify => format!("A window of {} reads", units::count(test.size, "token")),
+        Kind::Slots => format!("A window of {} reads", units::count(test.size, "sequence")),
         Kind::Prompt => "A chunk of the prompt reads".to_owned(),
     };
     let per = if test.kind == Kind::Decode { " per token" } else { "" };

@@ -6,7 +6,7 @@ use cpu::{Bandwidth, Cpu, CpuOptions};
 use engine::timed::{HostBackend, Profile, Timed};
 use engine::{Engine, Feed, Want};
 
-use super::plan::{Plan, Test, Windows, chunks};
+use super::plan::{Kind, Plan, Test, Windows, chunks};
 use crate::error::Error;
 use crate::interrupt;
 use crate::progress::{Progress, Show, Unit};
@@ -110,10 +110,39 @@ impl<'a, B: HostBackend> Bench<'a, B> {
 
     /// Runs a test once.
     fn sample(&mut self, test: Test) -> Result<Sample, Error> {
-        self.start(test)?;
         let mut time = Duration::ZERO;
-        self.windows(test.depth, test.windows(self.plan.config.chunk), |window| time += window)?;
+        if test.kind == Kind::Slots {
+            time = self.slots(test)?;
+        } else {
+            self.start(test)?;
+            let windows = test.windows(self.plan.config.chunk);
+            self.windows(test.depth, windows, |window| time += window)?;
+        }
         Ok(Sample { time, profile: self.engine.backend_mut().take_profile() })
+    }
+
+    /// Decodes several sequences at once; the time of the windows.
+    fn slots(&mut self, test: Test) -> Result<Duration, Error> {
+        let before = &self.plan.tokens[..test.depth];
+        for slot in 0..test.size {
+            self.engine.reset(slot)?;
+            if !before.is_empty() {
+                self.engine.prefill(slot, before, Want::Nothing)?;
+            }
+        }
+        self.engine.backend_mut().take_profile();
+        let mut time = Duration::ZERO;
+        for tokens in self.plan.tokens[test.depth..][..test.tokens()].chunks_exact(test.size) {
+            if interrupt::requested() {
+                return Err(Error::Interrupted);
+            }
+            let feed = |(slot, token)| Feed::new(slot, std::slice::from_ref(token), Want::Last);
+            let feeds: Vec<Feed<'_>> = tokens.iter().enumerate().map(feed).collect();
+            let started = Instant::now();
+            self.engine.forward(&feeds)?;
+            time += started.elapsed();
+        }
+        Ok(time)
     }
 
     /// Brings the sequence to where the test begins.

@@ -77,6 +77,9 @@ pub(crate) struct Args {
     /// the test out. [default: 1,2,3,4,8; 0 with --spec]
     #[arg(long, value_name = "TOKENS,...", value_parser = plan::parse_counts)]
     verify: Option<Counts>,
+    /// Decoding of so many sequences at once, one token of each in every window.
+    #[arg(long, value_name = "SEQUENCES,...", value_parser = plan::parse_counts)]
+    slots: Option<Counts>,
     /// Tokens of text before those of decoding and verifying.
     #[arg(short, long, value_name = "TOKENS", default_value_t = 0)]
     depth: usize,
@@ -100,7 +103,7 @@ pub(crate) struct Args {
     /// Time single kernels in place of a model: the cases whose name contains one of these, or
     /// `all`. A name is like gemv/IQ3_S/2560x10240/T4/int8.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    #[arg(conflicts_with_all = ["prompt", "decode", "verify", "depth", "sustained", "parts"])]
+    #[arg(conflicts_with_all = ["prompt", "decode", "verify", "slots", "depth", "sustained", "parts"])]
     #[arg(conflicts_with = "spec")]
     kernels: Vec<String>,
     /// No progress.

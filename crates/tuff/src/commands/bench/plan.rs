@@ -11,6 +11,9 @@ use crate::error::Error;
 /// Windows per run of a verify test: one alone is too short to time well.
 const VERIFY_WINDOWS: usize = 8;
 
+/// Windows per run of a test of several slots.
+const SLOT_WINDOWS: usize = 16;
+
 /// Longest window to verify; drafts are of a few tokens, and all logits are kept.
 const MAX_VERIFY: usize = 256;
 
@@ -37,6 +40,7 @@ struct WindowCounts {
     prompt: Counts,
     decode: Counts,
     verify: Counts,
+    slots: Counts,
 }
 
 impl WindowCounts {
@@ -51,6 +55,7 @@ impl WindowCounts {
             prompt: or(&args.prompt, &[128, 512]),
             decode: or(&args.decode, &[64]),
             verify: or(&args.verify, &[1, 2, 3, 4, 8]),
+            slots: or(&args.slots, &[]),
         }
     }
 }
@@ -64,6 +69,8 @@ pub(super) enum Kind {
     Decode,
     /// Computes windows of several tokens, each for all its logits.
     Verify,
+    /// Computes windows of one token of each of several sequences.
+    Slots,
 }
 
 impl Kind {
@@ -72,6 +79,7 @@ impl Kind {
             Kind::Prompt => "prompt",
             Kind::Decode => "decode",
             Kind::Verify => "verify",
+            Kind::Slots => "slots",
         }
     }
 }
@@ -80,7 +88,7 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Test {
     pub(super) kind: Kind,
-    /// Tokens of the prompt, tokens to decode, or tokens of a window to verify.
+    /// Tokens of the prompt, tokens to decode, tokens of a window to verify, or sequences.
     pub(super) size: usize,
     /// Tokens before those that are timed.
     pub(super) depth: usize,
@@ -100,6 +108,7 @@ impl Test {
         match self.kind {
             Kind::Prompt | Kind::Decode => self.size,
             Kind::Verify => self.size * VERIFY_WINDOWS,
+            Kind::Slots => self.size * SLOT_WINDOWS,
         }
     }
 
@@ -109,6 +118,7 @@ impl Test {
             Kind::Prompt => chunks(self.size, chunk, Want::Last),
             Kind::Decode => vec![(1, Want::Last); self.size],
             Kind::Verify => vec![(self.size, Want::All); VERIFY_WINDOWS],
+            Kind::Slots => vec![(self.size, Want::Last); SLOT_WINDOWS],
         }
     }
 }
@@ -158,13 +168,16 @@ impl Plan {
         let mut tests = of(Kind::Prompt, &counts.prompt, 0);
         tests.extend(of(Kind::Decode, &counts.decode, depth));
         tests.extend(of(Kind::Verify, &counts.verify, depth));
+        tests.extend(of(Kind::Slots, &counts.slots, depth));
         check_any(&tests, args.sustained, drafts.is_some())?;
         for test in &tests {
             check(test, hp.context)?;
         }
         let longest = tests.iter().map(|test| test.depth + test.tokens()).max().unwrap_or(0);
         let text = drafts.as_ref().map_or(0, SpecPlan::longest);
-        let config = args.device.config(longest.max(text));
+        let slots = tests.iter().filter(|test| test.kind == Kind::Slots);
+        let slots = slots.map(|test| test.size).max().unwrap_or(1);
+        let config = EngineConfig { slots, ..args.device.config(longest.max(text)) };
         check_chunk(&tests, config.chunk)?;
         let repetitions = usize::try_from(args.repetitions).unwrap_or(usize::MAX);
         let (sustained, seed) = (args.sustained, args.seed);
@@ -199,7 +212,7 @@ fn check_any(tests: &[Test], sustained: u64, drafts: bool) -> Result<(), Error> 
 
 fn check(test: &Test, context: usize) -> Result<(), Error> {
     let name = test.name();
-    if test.kind == Kind::Verify && test.size > MAX_VERIFY {
+    if matches!(test.kind, Kind::Verify | Kind::Slots) && test.size > MAX_VERIFY {
         let advice = "longer windows are what -p measures";
         let text = format!("{name}: windows are of up to {MAX_VERIFY} tokens; {advice}");
         return Err(Error::Refused(text));
@@ -213,10 +226,11 @@ fn check(test: &Test, context: usize) -> Result<(), Error> {
 }
 
 fn check_chunk(tests: &[Test], chunk: usize) -> Result<(), Error> {
-    let verify = tests.iter().filter(|test| test.kind == Kind::Verify);
-    match verify.map(|test| test.size).max() {
-        Some(size) if size > chunk => Err(Error::Refused(format!(
-            "verify {size}: a window holds {chunk} tokens; raise --chunk or take fewer"
+    let whole = tests.iter().filter(|test| matches!(test.kind, Kind::Verify | Kind::Slots));
+    match whole.max_by_key(|test| test.size) {
+        Some(test) if test.size > chunk => Err(Error::Refused(format!(
+            "{}: a window holds {chunk} tokens; raise --chunk or take fewer",
+            test.name()
         ))),
         _ => Ok(()),
     }

@@ -65,7 +65,7 @@ pub(super) fn figures(results: &Results) -> Vec<Figures<'_>> {
     let mut all: Vec<Figures<'_>> = results.tests.iter().filter_map(of_test).collect();
     let one = window_of_one(&all);
     for figures in &mut all {
-        let is_verify = figures.measured.test.kind == Kind::Verify;
+        let is_verify = matches!(figures.measured.test.kind, Kind::Verify | Kind::Slots);
         figures.times_one = one.filter(|_| is_verify).map(|one| figures.window.seconds / one);
     }
     all

@@ -172,6 +172,7 @@ fn parts(figures: &Figures<'_>, bandwidth: f64) -> String {
         Kind::Prompt => format!("a chunk of prompt {}, on average", test.size),
         Kind::Decode => "a decoded token".to_owned(),
         Kind::Verify => format!("a window of {}", units::count(test.size, "token")),
+        Kind::Slots => format!("a window of {}", units::count(test.size, "sequence")),
     };
     format!("Where the time goes: {what}\n\n{}", table(&columns, &rows))
 }
