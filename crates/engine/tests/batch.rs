@@ -362,3 +362,69 @@ fn fault_140_slots_are_used_again_beside_long_lived_neighbours() {
         }
     }
 }
+
+/// Numbers that look random, the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) as usize % sides
+    }
+}
+
+#[test]
+fn hours_of_joining_and_leaving_in_short() {
+    let jobs = sixteen(&sample(1, 8).1);
+    let expected = solo(&jobs);
+    for (seed, slots, chunk) in [(1, 4, 48), (2, 2, 9), (3, 7, 16)] {
+        let (engine, tokenizer) = sample(slots, chunk);
+        let per_token = engine.cache_bytes_per_token();
+        let limits = Limits {
+            queue: 3,
+            request_tokens: 300,
+            cache_bytes: Some(400 * per_token),
+            prompt_rows: 8,
+        };
+        let mut scheduler = Scheduler::new(engine, tokenizer, limits);
+        let (mut log, mut dice) = (Log::default(), Dice(seed));
+        let mut submitted: Vec<(JobId, usize)> = Vec::new();
+        let (mut cancelled, mut refused) = (0, 0);
+        for _ in 0..500 {
+            match dice.roll(8) {
+                0 | 1 => {
+                    let which = dice.roll(jobs.len());
+                    match scheduler.submit(jobs[which].clone()) {
+                        Ok(id) => submitted.push((id, which)),
+                        Err(Refused::QueueFull { limit: 3 }) => refused += 1,
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+                2 if !submitted.is_empty() => {
+                    // Any of them, also one that has ended.
+                    let at = dice.roll(submitted.len());
+                    cancelled += usize::from(scheduler.cancel(submitted[at].0));
+                }
+                _ => log.step(&mut scheduler),
+            }
+            assert!(scheduler.live() <= slots && scheduler.waiting() <= 3 + slots);
+        }
+        log.run(&mut scheduler);
+        assert!(log.failed.is_empty() && cancelled > 5 && submitted.len() > 30);
+        let totals = scheduler.totals();
+        assert_eq!((totals.ended, totals.refused), (submitted.len() as u64, refused));
+        for (id, which) in submitted {
+            // A request that was cancelled in the queue never said anything.
+            let Some(summary) = log.done.get(&id) else {
+                assert!(log.text(id).is_empty());
+                continue;
+            };
+            let (tokens, text) = &expected[which];
+            if summary.finish == Finish::Cancelled {
+                assert!(tokens.starts_with(&summary.tokens) && text.starts_with(log.text(id)));
+            } else {
+                assert_eq!((&summary.tokens, log.text(id)), (tokens, text.as_str()));
+            }
+        }
+    }
+}
