@@ -260,12 +260,18 @@ impl<B: Backend> Generation<'_, '_, '_, B> {
         if let (None, Some(error)) = (&end, verdict.error) {
             return Err(error.into());
         }
-        self.report(&drafts, (verdict.accepted, verify), before);
-        Ok(end)
+        let told = self.report(&drafts, (verdict.accepted, verify), before);
+        Ok(end.or(told))
     }
 
-    /// Tells statistics and the proposer how a round went, whose draws begin at `before`.
-    fn report(&mut self, drafts: &Drafts, (accepted, verify): (usize, Duration), before: usize) {
+    /// Tells statistics and the proposer how a round went, whose draws begin at `before`; the end
+    /// if the sink broke off at the proposer's note.
+    fn report(
+        &mut self,
+        drafts: &Drafts,
+        (accepted, verify): (usize, Duration),
+        before: usize,
+    ) -> Option<End> {
         let drawn = &self.tokens[before..];
         let drafted = drafts.tokens.len();
         let left_out = drafts.left_out.first().filter(|_| accepted == drafted);
@@ -280,9 +286,9 @@ impl<B: Backend> Generation<'_, '_, '_, B> {
             verify,
         };
         self.stats.add(&round);
-        if let Some(note) = self.on.proposer.observe(&round, drawn) {
-            let _ = (self.text.sink)(Event::Note(&note));
-        }
+        let note = self.on.proposer.observe(&round, drawn)?;
+        let told = (self.text.sink)(Event::Note(&note));
+        told.is_break().then_some(End::Cut(Finish::Cancelled))
     }
 
     /// Shows the token at index `at` of the output; the reason to end there, if it is one.
