@@ -5,7 +5,7 @@ use crate::sampling::{Context, SamplingParams};
 use crate::speculation::verify::{Trial, Verifier};
 use crate::speculation::{Ask, Drafts, MAX_DEPTH, Proposer, Round, SpecStats};
 use crate::stop::StopMatcher;
-use crate::{Engine, Error, Feed, Want};
+use crate::{Engine, EngineConfig, Error, Feed, Want};
 use kernels::Backend;
 use model::tokenizer::{SkipSpecial, StreamDecoder, Tokenizer};
 use std::ops::ControlFlow;
@@ -221,16 +221,10 @@ impl<B: Backend> Generation<'_, '_, '_, B> {
 
     /// One round: drafts, their verification, and the commit of what counts.
     fn round(&mut self) -> Result<Option<End>, Error> {
+        let (before, room) = (self.tokens.len(), self.room());
         let Generator { engine, slot, tokenizer, proposer } = &mut *self.on;
-        let Request { prompt, sampling, max_tokens, .. } = self.request;
-        let (slot, before) = (*slot, self.tokens.len());
-        let room = {
-            let config = engine.config();
-            // The drawn token and the drafts are fed, and the last of them gives a token, too.
-            let context = config.context - prompt.len() - before;
-            let tokens = max_tokens.map_or(usize::MAX, |max| max - before - 1);
-            context.min(tokens).min(config.deferred.saturating_sub(1)).min(MAX_DEPTH)
-        };
+        let Request { prompt, sampling, .. } = self.request;
+        let slot = *slot;
         let output = &mut self.tokens;
         let ask = Ask { engine: &mut **engine, slot, prompt, output, sampling, room };
         let drafts = proposer.propose(ask)?;
@@ -243,16 +237,13 @@ impl<B: Backend> Generation<'_, '_, '_, B> {
         let verdict = self.verifier.run(engine, trial, &drafts.tokens, is_last)?;
         let verify = started.elapsed();
 
-        // Up to an end among the draws; what was drawn behind it never was.
+        let end = (before..before + verdict.drawn).find_map(|at| Some((at, self.take(at)?)));
+        // Up to an end among the draws: what was drawn behind it never was. Else plain decoding, too,
+        // would have fed the token whose row gave none.
         let mut fed = verdict.drawn + usize::from(verdict.error.is_some());
-        let mut end = None;
-        for at in before..before + verdict.drawn {
-            end = self.take(at);
-            if end.is_some() {
-                fed = at + 1 - before;
-                self.tokens.truncate(at + 1);
-                break;
-            }
+        if let Some((at, _)) = end {
+            fed = at + 1 - before;
+            self.tokens.truncate(at + 1);
         }
         if !drafts.tokens.is_empty() {
             self.on.engine.decide(slot, fed)?;
@@ -261,7 +252,17 @@ impl<B: Backend> Generation<'_, '_, '_, B> {
             return Err(error.into());
         }
         let told = self.report(&drafts, (verdict.accepted, verify), before);
-        Ok(end.or(told))
+        Ok(end.map(|(_, end)| end).or(told))
+    }
+
+    /// Most drafts that make sense in the next round.
+    fn room(&self) -> usize {
+        let EngineConfig { context, deferred, .. } = *self.on.engine.config();
+        let (prompt, before) = (self.request.prompt.len(), self.tokens.len());
+        // The drawn token and the drafts are fed, and the last of them gives a token, too.
+        let context = context - prompt - before;
+        let tokens = self.request.max_tokens.map_or(usize::MAX, |max| max - before - 1);
+        context.min(tokens).min(deferred.saturating_sub(1)).min(MAX_DEPTH)
     }
 
     /// Tells statistics and the proposer how a round went, whose draws begin at `before`; the end

@@ -6,8 +6,13 @@ mod common;
 
 use common::*;
 use cpu::{Cpu, Isa};
-use engine::speculation::{Ask, Drafter, Drafts, NoDrafts, Proposer, Round, Source};
-use engine::{Engine, EngineConfig, Error, Finish, Generator, NormExtent, Request, SamplingParams};
+use engine::speculation::{
+    Ask, Drafter, Drafts, Head, NoDrafts, Proposer, Round, Source, SpecMode,
+};
+use engine::{
+    Context, DraftStep, Engine, EngineConfig, Error, Finish, Generator, NormExtent, Request,
+    SamplingParams, Want,
+};
 use gguf::Gguf;
 use model::Checkpoint;
 use model::tokenizer::{SkipSpecial, Tokenizer};
@@ -159,6 +164,7 @@ fn same_as_plain(model: &Model, case: &Case<'_>, break_at: usize) -> [Turn; 2] {
 fn hot(seed: u64) -> SamplingParams {
     SamplingParams {
         temperature: 1.2,
+        repetition_penalty: 1.3,
         presence_penalty: 0.4,
         frequency_penalty: 0.3,
         seed,
@@ -183,11 +189,11 @@ fn token_limits_and_full_contexts_end_where_they_do_without_drafts() {
             same_as_plain(&model, &Case { request, context: CONTEXT, chunk: 32 }, usize::MAX);
         assert_eq!(first.end.as_ref().unwrap().0, Finish::Length);
     }
-    for more in [0, 1, 2, 9, 10] {
+    for more in [0, 1, 2, 10] {
         let sampling = endless(&model, &hot(4));
         let request = Request { prompt: &prompt, sampling, ..Request::default() };
         let context = prompt.len() + more;
-        for chunk in [1, 5, 32] {
+        for chunk in [1, 32] {
             let request = request.clone();
             let [first, _] = same_as_plain(&model, &Case { request, context, chunk }, usize::MAX);
             assert_eq!(first.end.as_ref().unwrap().0, Finish::ContextFull);
@@ -309,6 +315,7 @@ fn fault_117_non_finite_logits_end_a_round_where_they_end_a_plain_text() {
     let sampling = endless(&model, &hot(8));
     let whole = model.plain(&prompt, &sampling);
     let output = &whole[prompt.len()..];
+    let mut stopped = 0;
     for at in 0..12 {
         let bad = output[at];
         if prompt.contains(&bad) || output[..at].contains(&bad) {
@@ -318,16 +325,29 @@ fn fault_117_non_finite_logits_end_a_round_where_they_end_a_plain_text() {
             Model { checkpoint: model.checkpoint.clone(), tokenizer: model.tokenizer.clone() };
         model.checkpoint.token_embd = damaged.checkpoint.token_embd.clone();
         put(&mut model.checkpoint.token_embd, bad as usize, f32::NAN);
-        for plan in PLANS {
-            let sampling = sampling.clone();
-            let request =
-                Request { prompt: &prompt, max_tokens: Some(30), sampling, ..Request::default() };
+        // Where a stop string ends the text with the last token before it, nobody meets it.
+        let text = model.tokenizer.decode_text(&[bad], SkipSpecial::Yes).unwrap();
+        for (plan, stop) in PLANS.iter().flat_map(|plan| [(plan, None), (plan, Some(&text))]) {
+            let request = Request {
+                prompt: &prompt,
+                max_tokens: Some(30),
+                sampling: sampling.clone(),
+                stop: stop.into_iter().cloned().collect(),
+            };
             let mut engine = model.engine(CONTEXT, 32);
             let plain = model.turn(&mut engine, &mut NoDrafts, &request, usize::MAX);
-            let error = plain.end.as_ref().unwrap_err();
-            assert!(error.contains(&format!("position {}", prompt.len() + at + 1)), "{error}");
+            match &plain.end {
+                Err(error) => {
+                    let position = format!("position {} ", prompt.len() + at + 1);
+                    assert!(error.contains(&position), "{error}");
+                }
+                Ok((finish, ..)) => {
+                    assert!(matches!(finish, Finish::StopString(_)));
+                    stopped += 1;
+                }
+            }
             engine.reset(0).unwrap();
-            let mut oracle = Oracle { text: whole.clone(), plan, rounds: 0 };
+            let mut oracle = Oracle { text: whole.clone(), plan: *plan, rounds: 0 };
             let found = model.turn(&mut engine, &mut oracle, &request, usize::MAX);
             assert_eq!(found.events, plain.events);
             assert_eq!(found.end, plain.end);
@@ -336,6 +356,7 @@ fn fault_117_non_finite_logits_end_a_round_where_they_end_a_plain_text() {
         }
         model = damaged;
     }
+    assert!(stopped > 10, "{stopped}");
 }
 
 #[test]
@@ -367,7 +388,7 @@ fn a_rejected_draft_with_nan_leaves_no_trace() {
 
 #[test]
 fn a_damaged_drafting_block_only_stops_drafting() {
-    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
+    for value in [f32::NAN, f32::INFINITY] {
         for part in 0..9 {
             let mut model = Model::tiny();
             let mtp = model.checkpoint.mtp.as_mut().unwrap();
@@ -406,4 +427,33 @@ fn a_damaged_drafting_block_only_stops_drafting() {
             }
         }
     }
+}
+
+#[test]
+fn drafts_are_drawn_with_the_noise_of_the_positions_that_they_are_for() {
+    let model = Model::tiny();
+    let prompt = prompt("tiny-f32", PROMPT);
+    let (sampling, depth) = (hot(12), 6);
+    let mut engine = model.engine(CONTEXT, 32);
+    let start = |engine: &mut Engine<Cpu>| {
+        engine.reset(0).unwrap();
+        engine.prefill(0, &prompt, Want::Nothing).unwrap();
+    };
+    start(&mut engine);
+    // A draw from the block's logits is what plain sampling makes of them at the token's place.
+    let mut expected = vec![42];
+    while expected.len() <= depth {
+        let (mut logits, token) = (Vec::new(), expected[expected.len() - 1]);
+        engine.draft(&[DraftStep { slot: 0, token }], Head::Full, &mut logits).unwrap();
+        let context = Context { prompt: &prompt, output: &expected };
+        let position = prompt.len() + expected.len();
+        expected.push(sampling.sample(&mut logits, &context, position).unwrap());
+    }
+    start(&mut engine);
+    let mut drafter = Drafter::new(SpecMode::Mtp { depth }, &engine);
+    let mut output = vec![42];
+    let engine = &mut engine;
+    let (prompt, output, sampling) = (&prompt[..], &mut output, &sampling);
+    let ask = Ask { engine, slot: 0, prompt, output, sampling, room: 8 };
+    assert_eq!(drafter.propose(ask).unwrap().tokens, expected[1..]);
 }
