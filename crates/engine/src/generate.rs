@@ -227,8 +227,9 @@ impl<B: Backend> Generation<'_, '_, '_, B> {
         let slot = *slot;
         let output = &mut self.tokens;
         let ask = Ask { engine: &mut **engine, slot, prompt, output, sampling, room };
-        let drafts = proposer.propose(ask)?;
-        debug_assert!(drafts.tokens.len() <= room && self.tokens.len() == before);
+        let mut drafts = proposer.propose(ask)?;
+        drafts.limit(room, engine.hyper_params().vocab);
+        self.tokens.truncate(before);
 
         let started = Instant::now();
         let output = &mut self.tokens;

@@ -88,6 +88,23 @@ fn fault_016_fault_022_rejected_tokens_leave_no_trace() {
 }
 
 #[test]
+fn a_reset_forgets_what_is_on_trial_and_what_was_accepted() {
+    let tokens = prompt("tiny-f32", "eos");
+    let mut engine = engine_on(cpu(2, Isa::detect()), "tiny-f32", trial_config(1));
+    let plain = bits(&logits_in_chunks(&mut engine, &tokens, &[1]));
+    let hash = engine.state_hash(0).unwrap();
+    for accepted in [None, Some(0), Some(3)] {
+        engine.forward(&[Feed::deferred(0, &[1, 2, 3, 4])]).unwrap();
+        if let Some(count) = accepted {
+            engine.decide(0, count).unwrap();
+        }
+        let found = bits(&logits_in_chunks(&mut engine, &tokens, &[1]));
+        assert!(found == plain, "{accepted:?} accepted before");
+        assert_eq!(engine.state_hash(0).unwrap(), hash);
+    }
+}
+
+#[test]
 fn the_longest_trials_replay_before_trials_just_as_long() {
     const LONGEST: usize = 16;
     let tokens = prompt("quantmix", "chunk");

@@ -4,116 +4,14 @@
 
 mod common;
 
-use common::*;
-use cpu::{Cpu, Isa};
-use engine::speculation::{
-    Ask, Drafter, Drafts, Head, NoDrafts, Proposer, Round, Source, SpecMode,
-};
-use engine::{
-    Context, DraftStep, Engine, EngineConfig, Error, Finish, Generator, NormExtent, Request,
-    SamplingParams, Want,
-};
-use gguf::Gguf;
-use model::Checkpoint;
-use model::tokenizer::{SkipSpecial, Tokenizer};
-use std::ops::ControlFlow;
+use common::prompt;
+use common::turns::*;
+use cpu::Cpu;
+use engine::speculation::{Ask, Drafter, Drafts, NoDrafts, Proposer, Source};
+use engine::{Error, Finish, Request, SamplingParams};
+use model::tokenizer::SkipSpecial;
 
 const PROMPT: &str = "eos";
-const CONTEXT: usize = 200;
-
-/// A model that can generate.
-struct Model {
-    checkpoint: Checkpoint,
-    tokenizer: Tokenizer,
-}
-
-impl Model {
-    fn tiny() -> Self {
-        let (file, mtp) = ["tiny-f32.gguf", "tiny-f32-mtp.gguf"]
-            .map(|name| Gguf::open(fixture(name)).unwrap())
-            .into();
-        let checkpoint = Checkpoint::load_with_mtp(&file, &mtp).unwrap();
-        Self { checkpoint, tokenizer: Tokenizer::from_metadata(file.metadata()).unwrap() }
-    }
-
-    fn engine(&self, context: usize, chunk: usize) -> Engine<Cpu> {
-        let (deferred, mtp) = (chunk.min(9), Some(NormExtent::Whole));
-        let config = EngineConfig { slots: 1, context, chunk, deferred, mtp };
-        Engine::new(cpu(1, Isa::detect()), &self.checkpoint, config, &mut |_| {}).unwrap()
-    }
-
-    /// What comes of a request in which the sink breaks off at event number `break_at`.
-    fn turn(
-        &self,
-        engine: &mut Engine<Cpu>,
-        proposer: &mut dyn Proposer<Cpu>,
-        request: &Request<'_>,
-        break_at: usize,
-    ) -> Turn {
-        let mut events = Vec::new();
-        let mut generator = Generator { engine, slot: 0, tokenizer: &self.tokenizer, proposer };
-        let result = generator.generate(request, &mut |event| {
-            events.push(format!("{event:?}"));
-            if events.len() > break_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        let end = match result {
-            Ok(summary) => Ok((summary.finish, summary.tokens, summary.reused)),
-            Err(error) => Err(error.to_string()),
-        };
-        let (history, hash) = (engine.history(0).unwrap().to_vec(), engine.state_hash(0).unwrap());
-        Turn { events, end, history, hash }
-    }
-
-    /// The prompt and what plain decoding goes on with, far enough for every test.
-    fn plain(&self, prompt: &[u32], sampling: &SamplingParams) -> Vec<u32> {
-        let request = Request {
-            prompt,
-            max_tokens: Some(80),
-            sampling: sampling.clone(),
-            ..Request::default()
-        };
-        let mut engine = self.engine(prompt.len() + 100, 32);
-        let turn = self.turn(&mut engine, &mut NoDrafts, &request, usize::MAX);
-        [prompt, &turn.end.unwrap().1].concat()
-    }
-}
-
-/// All that can be seen of a turn.
-#[derive(Debug, PartialEq)]
-struct Turn {
-    events: Vec<String>,
-    end: Result<(Finish, Vec<u32>, usize), String>,
-    history: Vec<u32>,
-    hash: u64,
-}
-
-/// Proposes what is known to come, and wrong tokens behind so many right ones.
-struct Oracle {
-    text: Vec<u32>,
-    /// Right drafts before the first wrong one, and all drafts, round by round.
-    plan: fn(usize) -> (usize, usize),
-    rounds: usize,
-}
-
-impl Proposer<Cpu> for Oracle {
-    fn propose(&mut self, ask: Ask<'_, Cpu>) -> Result<Drafts, Error> {
-        let (right, count) = (self.plan)(self.rounds);
-        self.rounds += 1;
-        let at = (ask.prompt.len() + ask.output.len()).min(self.text.len());
-        let coming = self.text[at..].iter().copied().chain(std::iter::repeat(7));
-        let draft = |(i, token): (usize, u32)| if i < right { token } else { (token + 1) % 256 };
-        let tokens = coming.enumerate().take(count.min(ask.room)).map(draft).collect();
-        Ok(Drafts { source: Source::Lookup, tokens, ..Drafts::default() })
-    }
-}
-
-const PLANS: [fn(usize) -> (usize, usize); 5] = [
-    |_| (8, 8),
-    |round| (round % 8, 8),
-    |round| (0, 1 + round % 8),
-    |round| (round * 7 % 9, round * 5 % 9),
-    |round| (if round == 0 { 2 } else { 8 }, 8),
-];
 const MODES: [&str; 3] = ["mtp:8", "mtp+lookup:3", "adaptive"];
 
 /// A request in an engine of these sizes.
@@ -159,22 +57,6 @@ fn same_as_plain(model: &Model, case: &Case<'_>, break_at: usize) -> [Turn; 2] {
         check(mode, &mut [drafter(), drafter()]);
     }
     [first, second]
-}
-
-fn hot(seed: u64) -> SamplingParams {
-    SamplingParams {
-        temperature: 1.2,
-        repetition_penalty: 1.3,
-        presence_penalty: 0.4,
-        frequency_penalty: 0.3,
-        seed,
-        ..SamplingParams::default()
-    }
-}
-
-fn endless(model: &Model, sampling: &SamplingParams) -> SamplingParams {
-    let stops = model.tokenizer.stop_ids().iter().map(|&id| (id, f32::NEG_INFINITY));
-    SamplingParams { logit_bias: stops.collect(), ..sampling.clone() }
 }
 
 #[test]
@@ -271,44 +153,6 @@ fn an_end_of_text_may_be_drafted() {
 }
 
 #[test]
-fn a_note_may_be_where_a_text_is_broken_off() {
-    struct Noting(Oracle);
-    impl Proposer<Cpu> for Noting {
-        fn propose(&mut self, ask: Ask<'_, Cpu>) -> Result<Drafts, Error> {
-            self.0.propose(ask)
-        }
-        fn observe(&mut self, _: &Round<'_>, _: &[u32]) -> Option<String> {
-            Some("a note".to_owned())
-        }
-    }
-    let model = Model::tiny();
-    let prompt = prompt("tiny-f32", PROMPT);
-    let text = model.plain(&prompt, &SamplingParams::default());
-    let request = Request { prompt: &prompt, max_tokens: Some(20), ..Request::default() };
-    let mut engine = model.engine(CONTEXT, 32);
-    let mut noting = Noting(Oracle { text, plan: |_| (2, 4), rounds: 0 });
-    let all = model.turn(&mut engine, &mut noting, &request, usize::MAX).events;
-    let notes = all.iter().enumerate().filter(|(_, event)| event.starts_with("Note"));
-    for (at, _) in notes {
-        engine.reset(0).unwrap();
-        noting.0.rounds = 0;
-        let found = model.turn(&mut engine, &mut noting, &request, at);
-        assert_eq!(found.events, all[..=at]);
-        if at + 1 < all.len() {
-            assert_eq!(found.end.unwrap().0, Finish::Cancelled);
-        }
-    }
-}
-
-/// Makes a value of a row of an f32 matrix something else.
-fn put(tensor: &mut model::Tensor, row: usize, value: f32) {
-    let mut bytes = tensor.bytes.to_vec();
-    let at = row * tensor.n_in * 4;
-    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-    tensor.bytes = bytes.into();
-}
-
-#[test]
 fn fault_117_non_finite_logits_end_a_round_where_they_end_a_plain_text() {
     let mut model = Model::tiny();
     let prompt = prompt("tiny-f32", PROMPT);
@@ -384,76 +228,4 @@ fn a_rejected_draft_with_nan_leaves_no_trace() {
     let found = model.turn(&mut engine, &mut Bad(bad), &request, usize::MAX);
     assert!(found.end.is_ok(), "{:?}", found.end);
     assert_eq!(found, plain);
-}
-
-#[test]
-fn a_damaged_drafting_block_only_stops_drafting() {
-    for value in [f32::NAN, f32::INFINITY] {
-        for part in 0..9 {
-            let mut model = Model::tiny();
-            let mtp = model.checkpoint.mtp.as_mut().unwrap();
-            let model::Mixer::Attention(attention) = &mut mtp.layer.mixer else { panic!() };
-            match part {
-                0 => put(&mut mtp.eh_proj, 0, value),
-                1 => put(&mut mtp.layer.moe.router, 0, value),
-                2 => put(&mut attention.q, 0, value),
-                3 => put(&mut attention.k, 0, value),
-                4 => put(&mut mtp.head.down, 0, value),
-                5 => put(&mut mtp.layer.moe.down, 0, value),
-                6 => put(&mut attention.v, 0, value),
-                7 => put(&mut mtp.layer.hc_ffn.inject, 0, value),
-                _ => {
-                    let mut own = model.checkpoint.output.clone();
-                    put(&mut own, 17, value);
-                    mtp.head_out = Some(own);
-                }
-            }
-            let prompt = prompt("tiny-f32", "budget_edge");
-            for sampling in [endless(&model, &hot(2)), endless(&model, &SamplingParams::default())]
-            {
-                let request = Request {
-                    prompt: &prompt,
-                    max_tokens: Some(40),
-                    sampling,
-                    ..Request::default()
-                };
-                let mut engine = model.engine(CONTEXT, 32);
-                let plain = model.turn(&mut engine, &mut NoDrafts, &request, usize::MAX);
-                assert!(plain.end.is_ok());
-                engine.reset(0).unwrap();
-                let mut drafter = Drafter::new("mtp:4".parse().unwrap(), &engine);
-                let found = model.turn(&mut engine, &mut drafter, &request, usize::MAX);
-                assert_eq!(found, plain);
-            }
-        }
-    }
-}
-
-#[test]
-fn drafts_are_drawn_with_the_noise_of_the_positions_that_they_are_for() {
-    let model = Model::tiny();
-    let prompt = prompt("tiny-f32", PROMPT);
-    let (sampling, depth) = (hot(12), 6);
-    let mut engine = model.engine(CONTEXT, 32);
-    let start = |engine: &mut Engine<Cpu>| {
-        engine.reset(0).unwrap();
-        engine.prefill(0, &prompt, Want::Nothing).unwrap();
-    };
-    start(&mut engine);
-    // A draw from the block's logits is what plain sampling makes of them at the token's place.
-    let mut expected = vec![42];
-    while expected.len() <= depth {
-        let (mut logits, token) = (Vec::new(), expected[expected.len() - 1]);
-        engine.draft(&[DraftStep { slot: 0, token }], Head::Full, &mut logits).unwrap();
-        let context = Context { prompt: &prompt, output: &expected };
-        let position = prompt.len() + expected.len();
-        expected.push(sampling.sample(&mut logits, &context, position).unwrap());
-    }
-    start(&mut engine);
-    let mut drafter = Drafter::new(SpecMode::Mtp { depth }, &engine);
-    let mut output = vec![42];
-    let engine = &mut engine;
-    let (prompt, output, sampling) = (&prompt[..], &mut output, &sampling);
-    let ask = Ask { engine, slot: 0, prompt, output, sampling, room: 8 };
-    assert_eq!(drafter.propose(ask).unwrap().tokens, expected[1..]);
 }
