@@ -53,7 +53,7 @@ fn a_note_may_be_where_a_text_is_broken_off() {
     let text = model.plain(&prompt, &SamplingParams::default());
     let request = Request { prompt: &prompt, max_tokens: Some(20), ..Request::default() };
     let mut engine = model.engine(CONTEXT, 32);
-    let mut noting = Noting(Oracle { text, plan: |_| (2, 4), rounds: 0 });
+    let mut noting = Noting(Oracle { texts: vec![text], plan: |_| (2, 4), rounds: 0 });
     let all = model.turn(&mut engine, &mut noting, &request, usize::MAX).events;
     let notes = all.iter().enumerate().filter(|(_, event)| event.starts_with("Note"));
     for (at, _) in notes {

@@ -34,27 +34,21 @@ fn same_as_plain(model: &Model, case: &Case<'_>, break_at: usize) -> [Turn; 2] {
     let second = model.turn(&mut engine, &mut NoDrafts, &again, usize::MAX);
     let whole_again = model.plain(&prompt, &request.sampling);
 
-    let mut check = |name: &str, proposers: &mut [Box<dyn Proposer<Cpu>>; 2]| {
-        engine.reset(0).unwrap();
-        let about =
-            format!("{name}, {request:?}, context {context}, chunk {chunk}, break {break_at}");
-        let [one, two] = proposers;
-        let found = model.turn(&mut engine, &mut **one, request, break_at);
-        assert_eq!(found, first, "{about}");
-        let found = model.turn(&mut engine, &mut **two, &again, usize::MAX);
-        assert_eq!(found, second, "second turn, {about}");
-    };
-    for (i, plan) in PLANS.into_iter().enumerate() {
-        let oracle = |text: &[u32]| -> Box<dyn Proposer<Cpu>> {
-            Box::new(Oracle { text: text.to_vec(), plan, rounds: 0 })
-        };
-        check(&format!("plan {i}"), &mut [oracle(&whole), oracle(&whole_again)]);
+    let mut proposers: Vec<(&str, Box<dyn Proposer<Cpu>>)> = Vec::new();
+    for plan in PLANS {
+        let texts = vec![whole.clone(), whole_again.clone()];
+        proposers.push(("oracle", Box::new(Oracle { texts, plan, rounds: 0 })));
     }
     for mode in MODES {
-        let engine = model.engine(*context, *chunk);
-        let drafter =
-            || -> Box<dyn Proposer<Cpu>> { Box::new(Drafter::new(mode.parse().unwrap(), &engine)) };
-        check(mode, &mut [drafter(), drafter()]);
+        proposers.push((mode, Box::new(Drafter::new(mode.parse().unwrap(), &engine))));
+    }
+    for (i, (name, mut proposer)) in proposers.into_iter().enumerate() {
+        let about = format!("proposer {i}, {name}, of {request:?}, {context}, {chunk}, {break_at}");
+        engine.reset(0).unwrap();
+        let found = model.turn(&mut engine, &mut *proposer, request, break_at);
+        assert_eq!(found, first, "{about}");
+        let found = model.turn(&mut engine, &mut *proposer, &again, usize::MAX);
+        assert_eq!(found, second, "second turn, {about}");
     }
     [first, second]
 }
@@ -191,7 +185,7 @@ fn fault_117_non_finite_logits_end_a_round_where_they_end_a_plain_text() {
                 }
             }
             engine.reset(0).unwrap();
-            let mut oracle = Oracle { text: whole.clone(), plan: *plan, rounds: 0 };
+            let mut oracle = Oracle { texts: vec![whole.clone()], plan: *plan, rounds: 0 };
             let found = model.turn(&mut engine, &mut oracle, &request, usize::MAX);
             assert_eq!(found.events, plain.events);
             assert_eq!(found.end, plain.end);

@@ -80,7 +80,8 @@ pub(crate) struct Turn {
 
 /// Proposes what is known to come, and wrong tokens behind so many right ones.
 pub(crate) struct Oracle {
-    pub(crate) text: Vec<u32>,
+    /// Sequences; the first that begins with the prompt is what comes.
+    pub(crate) texts: Vec<Vec<u32>>,
     /// Right drafts before the first wrong one, and all drafts, round by round.
     pub(crate) plan: fn(usize) -> (usize, usize),
     pub(crate) rounds: usize,
@@ -90,8 +91,9 @@ impl Proposer<Cpu> for Oracle {
     fn propose(&mut self, ask: Ask<'_, Cpu>) -> Result<Drafts, Error> {
         let (right, count) = (self.plan)(self.rounds);
         self.rounds += 1;
-        let at = (ask.prompt.len() + ask.output.len()).min(self.text.len());
-        let coming = self.text[at..].iter().copied().chain(std::iter::repeat(7));
+        let text = self.texts.iter().find(|text| text.starts_with(ask.prompt)).unwrap();
+        let known = text.iter().skip(ask.prompt.len() + ask.output.len());
+        let coming = known.copied().chain(std::iter::repeat(7));
         let draft = |(i, token): (usize, u32)| if i < right { token } else { (token + 1) % 256 };
         let tokens = coming.enumerate().take(count.min(ask.room)).map(draft).collect();
         Ok(Drafts { source: Source::Lookup, tokens, ..Drafts::default() })
@@ -106,6 +108,7 @@ pub(crate) const PLANS: [fn(usize) -> (usize, usize); 5] = [
     |round| (round * 7 % 9, round * 5 % 9),
     |round| (if round == 0 { 2 } else { 8 }, 8),
 ];
+
 /// Settings under which every token depends on those before it.
 pub(crate) fn hot(seed: u64) -> SamplingParams {
     SamplingParams {
