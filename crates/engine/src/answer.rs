@@ -6,7 +6,7 @@ use crate::sampling::{Context, SamplingError, SamplingParams};
 use crate::speculation::verify::{Trial, Verdict, judge};
 use crate::speculation::{Ask, Drafts, MAX_DEPTH, Proposer, Round, SpecStats};
 use crate::stop::StopMatcher;
-use crate::{Engine, EngineConfig};
+use crate::{Engine, EngineConfig, Error};
 use kernels::Backend;
 use model::tokenizer::{SkipSpecial, StreamDecoder, Tokenizer};
 use std::ops::ControlFlow;
@@ -78,7 +78,7 @@ impl Answer {
     }
 
     /// Most drafts that make sense in the next round.
-    pub(crate) fn room(&self, config: &EngineConfig) -> usize {
+    fn room(&self, config: &EngineConfig) -> usize {
         let done = self.tokens.len();
         // The drawn token and the drafts are fed, and the last of them gives a token, too.
         let context = self.context - self.prompt.len() - done;
@@ -86,15 +86,22 @@ impl Answer {
         context.min(tokens).min(config.deferred.saturating_sub(1)).min(MAX_DEPTH)
     }
 
-    /// What a proposer is asked for the next round.
-    pub(crate) fn ask<'a, B: Backend>(
-        &'a mut self,
-        engine: &'a mut Engine<B>,
+    /// The proposer's drafts for the next round, as far as a window can take them.
+    pub(crate) fn propose<B: Backend>(
+        &mut self,
+        engine: &mut Engine<B>,
         slot: usize,
-    ) -> Ask<'a, B> {
-        let room = self.room(engine.config());
+        proposer: &mut dyn Proposer<B>,
+    ) -> Result<Drafts, Error> {
+        let (room, vocab) = (self.room(engine.config()), engine.hyper_params().vocab);
+        let before = self.tokens.len();
         let Self { prompt, tokens, sampling, .. } = self;
-        Ask { engine, slot, prompt, output: tokens, sampling, room }
+        let ask = Ask { engine, slot, prompt, output: tokens, sampling, room };
+        let result = proposer.propose(ask);
+        self.tokens.truncate(before);
+        let mut drafts = result?;
+        drafts.limit(room, vocab);
+        Ok(drafts)
     }
 
     /// The tokens of the next window: the one that was drawn, then `drafts`.
@@ -146,14 +153,15 @@ impl Answer {
         outcome
     }
 
-    /// Tells statistics and the proposer how a round went that took `verify`.
+    /// Tells statistics and the proposer how a round went that took `verify`; the end if the sink
+    /// broke off at the proposer's note.
     pub(crate) fn report<B: Backend>(
         &mut self,
         drafts: &Drafts,
         (outcome, verify): (&Outcome, Duration),
         proposer: &mut dyn Proposer<B>,
         sink: &mut Sink<'_>,
-    ) {
+    ) -> Option<Finish> {
         let drawn = &self.tokens[outcome.first..];
         let (drafted, accepted) = (drafts.tokens.len(), outcome.accepted);
         let left_out = drafts.left_out.first().filter(|_| accepted == drafted);
@@ -168,9 +176,8 @@ impl Answer {
             verify,
         };
         self.stats.add(&round);
-        if let Some(note) = proposer.observe(&round, drawn) {
-            let _ = sink(Event::Note(&note));
-        }
+        let note = proposer.observe(&round, drawn)?;
+        sink(Event::Note(&note)).is_break().then_some(Finish::Cancelled)
     }
 
     /// Shows the token at index `at`; the reason to end there, if it is one.

@@ -88,8 +88,8 @@ impl<B: Backend> Engine<B> {
     ///
     /// # Errors
     /// [`Error::NoMtp`] without a drafting block; [`Error::NothingToDraftFrom`] for a slot that is
-    /// empty or has tokens on trial; unusable slots and tokens; a device fault, after which the slots
-    /// must be reset.
+    /// empty or has tokens on trial; [`Error::ChainTooLong`] after [`MAX_DEPTH`] steps without a
+    /// window; unusable slots and tokens; a device fault, after which the slots must be reset.
     pub fn draft(
         &mut self,
         steps: &[DraftStep],
@@ -128,9 +128,9 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Shows the streams of the window that was just run to the drafting block.
-    pub(crate) fn keep_streams(&mut self, feeds: &[Feed<'_>]) -> Result<(), Error> {
+    pub(crate) fn keep_streams(&mut self, feeds: &[Feed<'_>]) {
         let Self { backend, weights, slots, scratch, mtp: Some(mtp), hp, window, .. } = self else {
-            return Ok(());
+            return;
         };
         let Scratch { x, layers, .. } = scratch;
         let (hc, token_embd) = (&weights.hc, &weights.token_embd);
@@ -139,9 +139,8 @@ impl<B: Backend> Engine<B> {
             let Feed { slot, tokens, commit, .. } = *feed;
             let history = slots.tokens(slot);
             let seen = Seen { slot, first_row: run.first_row, history, tokens, commit };
-            mtp.see(&mut context, x, &seen)?;
+            mtp.see(&mut context, x, &seen);
         }
-        Ok(())
     }
 
     fn check_steps(&self, steps: &[DraftStep]) -> Result<(), Error> {
@@ -164,6 +163,9 @@ impl<B: Backend> Engine<B> {
             }
             if !mtp.can_step(slot) {
                 return Err(Error::NothingToDraftFrom { slot });
+            }
+            if mtp.drafts(slot) >= MAX_DEPTH {
+                return Err(Error::ChainTooLong { slot, limit: MAX_DEPTH });
             }
             rows += mtp.step_rows(slot);
         }

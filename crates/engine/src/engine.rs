@@ -194,9 +194,10 @@ impl<B: Backend> Engine<B> {
             }
         }
         self.arrange(feeds);
-        let result = self.run(probe, logits).and_then(|()| self.keep_streams(feeds));
-        if result.is_err() {
-            logits.clear();
+        let result = self.run(probe, logits);
+        match result {
+            Ok(()) => self.keep_streams(feeds),
+            Err(_) => logits.clear(),
         }
         for feed in feeds {
             match result {

@@ -103,6 +103,14 @@ pub enum Error {
         /// The slot.
         slot: usize,
     },
+    /// More draft steps than a round may have.
+    #[error("slot {slot} has {limit} drafts already; run and decide about them before more")]
+    ChainTooLong {
+        /// The slot.
+        slot: usize,
+        /// Most drafts of a round.
+        limit: usize,
+    },
     /// A setting of the engine makes no sense.
     #[error("{what}: {value} is not usable, {rule}")]
     BadSetting {

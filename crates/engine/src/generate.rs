@@ -206,7 +206,7 @@ impl<B: Backend> Generation<'_, '_, '_, B> {
     fn round(&mut self) -> Result<Option<Finish>, Error> {
         let Self { on, answer, sink, logits } = self;
         let Generator { engine, slot, tokenizer, proposer } = &mut **on;
-        let drafts = proposer.propose(answer.ask(engine, *slot))?;
+        let drafts = answer.propose(engine, *slot, &mut **proposer)?;
 
         let started = Instant::now();
         let mut window = Vec::with_capacity(MAX_DEPTH + 1);
@@ -226,7 +226,7 @@ impl<B: Backend> Generation<'_, '_, '_, B> {
         if let Some(error) = outcome.error {
             return Err(error.into());
         }
-        answer.report(&drafts, (&outcome, verify), &mut **proposer, sink);
-        Ok(outcome.end)
+        let told = answer.report(&drafts, (&outcome, verify), &mut **proposer, sink);
+        Ok(outcome.end.or(told))
     }
 }

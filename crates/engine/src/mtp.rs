@@ -68,6 +68,8 @@ struct MtpSlot {
     on_trial: usize,
     /// Positions behind `len` that come from drafts.
     drafted: usize,
+    /// Draft steps since the last window.
+    steps: usize,
 }
 
 /// What a pass borrows from the engine.
@@ -164,12 +166,7 @@ impl<B: Backend> Mtp<B> {
 
     /// Takes over the streams `x` of the trunk's rows `seen`: those whose next token is known may go
     /// through the block, the others are kept.
-    pub(crate) fn see(
-        &mut self,
-        context: &mut MtpContext<'_, B>,
-        x: &B::Buffer,
-        seen: &Seen<'_>,
-    ) -> Result<(), Error> {
+    pub(crate) fn see(&mut self, context: &mut MtpContext<'_, B>, x: &B::Buffer, seen: &Seen<'_>) {
         let wide = context.hc.streams * context.hc.width;
         let (slot, rows) = (seen.slot, seen.tokens.len());
         let MtpSlot { len, kept, .. } = self.slots[slot];
@@ -194,8 +191,7 @@ impl<B: Backend> Mtp<B> {
         self.keep(context.backend, x, wide, (slot, left));
         let slot = &mut self.slots[slot];
         slot.on_trial = if seen.commit == Commit::Deferred { rows } else { 0 };
-        slot.drafted = 0;
-        Ok(())
+        (slot.drafted, slot.steps) = (0, 0);
     }
 
     /// One draft step of several slots at once, each given as its slot, its sequence and the token
@@ -229,6 +225,7 @@ impl<B: Backend> Mtp<B> {
             self.window.push_run(run);
             rows.push(first_row + count - 1);
             let state = &mut self.slots[slot];
+            state.steps += 1;
             if kept > 0 {
                 (state.len, state.kept, state.drafted) = (len + kept, 0, 0);
             } else {
@@ -250,6 +247,11 @@ impl<B: Backend> Mtp<B> {
     pub(crate) fn can_step(&self, slot: usize) -> bool {
         let MtpSlot { len, kept, on_trial, .. } = self.slots[slot];
         on_trial == 0 && len + kept > 0
+    }
+
+    /// Draft steps of `slot` since its last window.
+    pub(crate) fn drafts(&self, slot: usize) -> usize {
+        self.slots[slot].steps
     }
 
     /// Puts the rows kept of `slot` into `x`, from row `first_row` on.

@@ -88,6 +88,50 @@ fn fault_016_fault_022_rejected_tokens_leave_no_trace() {
 }
 
 #[test]
+fn a_reset_forgets_what_is_on_trial_and_what_was_accepted() {
+    let tokens = prompt("tiny-f32", "eos");
+    let mut engine = engine_on(cpu(2, Isa::detect()), "tiny-f32", trial_config(1));
+    let plain = bits(&logits_in_chunks(&mut engine, &tokens, &[1]));
+    let hash = engine.state_hash(0).unwrap();
+    for accepted in [None, Some(0), Some(3)] {
+        engine.forward(&[Feed::deferred(0, &[1, 2, 3, 4])]).unwrap();
+        if let Some(count) = accepted {
+            engine.decide(0, count).unwrap();
+        }
+        let found = bits(&logits_in_chunks(&mut engine, &tokens, &[1]));
+        assert!(found == plain, "{accepted:?} accepted before");
+        assert_eq!(engine.state_hash(0).unwrap(), hash);
+    }
+}
+
+#[test]
+fn the_longest_trials_replay_before_trials_just_as_long() {
+    const LONGEST: usize = 16;
+    let tokens = prompt("quantmix", "chunk");
+    let config = EngineConfig { deferred: LONGEST, ..config(1, 64) };
+    let mut engine = engine_on(cpu(2, Isa::detect()), "quantmix", config);
+    let vocab = engine.hyper_params().vocab;
+    let plain = bits(&logits_in_chunks(&mut engine, &tokens, &[1]));
+    let hash = engine.state_hash(0).unwrap();
+    engine.reset(0).unwrap();
+    let (mut done, mut found) = (0, Vec::new());
+    for accepted in [16, 16, 0, 1, 16, 15, 16, 0].into_iter().cycle() {
+        if done == tokens.len() {
+            break;
+        }
+        let accepted = accepted.min(tokens.len() - done);
+        let mut tried = tokens[done..done + accepted].to_vec();
+        tried.resize(LONGEST, 9);
+        let logits = engine.forward(&[Feed::deferred(0, &tried)]).unwrap();
+        engine.decide(0, accepted).unwrap();
+        found.extend(bits(&logits[..accepted * vocab]));
+        done += accepted;
+    }
+    assert!(found == plain);
+    assert_eq!(engine.state_hash(0).unwrap(), hash);
+}
+
+#[test]
 fn the_reference_keeps_the_contract_too() {
     check(&mut engine_on(Reference, "tiny-f32", trial_config(1)), "tiny-f32", 1);
 }

@@ -289,7 +289,7 @@ impl<B: Backend> Scheduler<B> {
         if rows == 0 {
             return Ok(None);
         }
-        *drafts = drafter.propose(answer.ask(&mut self.engine, slot))?;
+        *drafts = answer.propose(&mut self.engine, slot, drafter)?;
         // Where the window is short of rows, drafts are left out rather than texts.
         drafts.tokens.truncate(rows - 1);
         let mut tokens = Vec::new();
@@ -386,8 +386,8 @@ impl<B: Backend> Scheduler<B> {
                 }
                 count(totals, part, &outcome);
                 let proposer: &mut dyn Proposer<B> = &mut live.drafter;
-                live.answer.report(drafts, (&outcome, time), proposer, &mut pass_on);
-                Ok(outcome.end)
+                let told = live.answer.report(drafts, (&outcome, time), proposer, &mut pass_on);
+                Ok(outcome.end.or(told))
             }
         }
     }

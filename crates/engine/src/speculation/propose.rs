@@ -14,8 +14,8 @@ pub struct Ask<'a, B: Backend> {
     pub slot: usize,
     /// What was given.
     pub prompt: &'a [u32],
-    /// What was generated since; the last token was drawn and not fed yet. A proposer may append
-    /// while it works what it takes off again.
+    /// What was generated since; the last token was drawn and not fed yet. What a proposer appends
+    /// while it works is taken off again.
     pub output: &'a mut Vec<u32>,
     /// How the sequence's tokens are drawn.
     pub sampling: &'a SamplingParams,
@@ -38,6 +38,19 @@ pub struct Drafts {
     pub matched: usize,
     /// As in [`Round::draft_times`].
     pub times: Vec<Duration>,
+}
+
+impl Drafts {
+    /// Drops what no window can take: drafts beyond `room`, and those from the first one on that is
+    /// no token of the vocabulary.
+    pub(crate) fn limit(&mut self, room: usize, vocab: usize) {
+        let usable = self.tokens.iter().take(room).take_while(|&&token| (token as usize) < vocab);
+        let count = usable.count();
+        if count < self.tokens.len() {
+            self.tokens.truncate(count);
+            self.left_out.clear();
+        }
+    }
 }
 
 /// Guesses tokens. Whatever it guesses, the text stays the same: only the time it takes depends on

@@ -1,6 +1,8 @@
 //! The fixture models: loading them, and what the manifest says of them.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub(crate) mod turns;
+
 use cpu::{Cpu, CpuOptions, Isa};
 use engine::{Engine, EngineConfig, Feed, Want};
 use kernels::{Activations, Backend};
