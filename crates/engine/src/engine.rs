@@ -1,5 +1,6 @@
 //! The engine: a loaded model, its slots, and windows over them.
 
+use crate::fingerprint::{self, Fingerprint};
 use crate::forward::Pass;
 use crate::mtp::Mtp;
 use crate::probe::{NoProbe, Probe};
@@ -23,6 +24,8 @@ pub struct Engine<B: Backend> {
     pub(crate) mtp: Option<Mtp<B>>,
     pub(crate) config: EngineConfig,
     pub(crate) window: Window,
+    /// Of the model and whatever else a state depends on.
+    pub(crate) fingerprint: Fingerprint,
     tokens: Vec<u32>,
     /// Ids before and in the feed that is being arranged.
     before: Vec<u32>,
@@ -59,6 +62,8 @@ impl<B: Backend> Engine<B> {
             None => None,
         };
         hp.mtp_layers = usize::from(block.is_some());
+        let settings = format!("{} {:?}", backend.name(), config.mtp);
+        let fingerprint = fingerprint::of_model(checkpoint, &settings);
         let slots = Slots::new(&mut backend, &weights, &config)?;
         let mtp = block.map(|block| Mtp::new(&mut backend, block, &hp, &config)).transpose()?;
         let rows = mtp.as_ref().map_or(config.chunk, Mtp::most_rows);
@@ -72,6 +77,7 @@ impl<B: Backend> Engine<B> {
             mtp,
             config,
             window: Window::new(),
+            fingerprint,
             tokens: Vec::new(),
             before: Vec::new(),
             ngrams: Vec::new(),

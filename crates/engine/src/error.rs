@@ -97,6 +97,32 @@ pub enum Error {
     /// The engine has no drafting block.
     #[error("no drafting block is loaded; the model has none, or the engine was made without")]
     NoMtp,
+    /// A saved state belongs to another model.
+    #[error(
+        "the saved state was made with another model, device or drafting block; compute its text anew"
+    )]
+    ForeignState,
+    /// A slot has no such piece.
+    #[error("piece {index} was asked for, the sequence has {pieces} whole ones")]
+    NoSuchPiece {
+        /// Number of the piece.
+        index: usize,
+        /// Whole pieces of the sequence.
+        pieces: usize,
+    },
+    /// Pieces of a saved state that do not belong together.
+    #[error(
+        "{found} pieces were given for a state that needs {want}, and number {index} does not belong \
+             there; compute its text anew"
+    )]
+    WrongPieces {
+        /// The first that is wrong or missing.
+        index: usize,
+        /// Pieces given.
+        found: usize,
+        /// Pieces before the snapshot.
+        want: usize,
+    },
     /// The drafting block has seen nothing of the slot.
     #[error("slot {slot} has nothing to draft from; feed it, and decide about what is on trial")]
     NothingToDraftFrom {

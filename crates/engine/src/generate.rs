@@ -2,6 +2,7 @@
 //! was accepted, and stream text. Without drafts a round is a step of plain decoding.
 
 use crate::answer::{Answer, Sink};
+use crate::cache::{Keep, Mark, Recalled};
 use crate::sampling::SamplingParams;
 use crate::speculation::{MAX_DEPTH, Proposer, SpecStats};
 use crate::{Engine, Error, Feed, Want};
@@ -61,7 +62,7 @@ pub struct Summary {
     pub finish: Finish,
     /// Generated tokens, the one that ended the text included.
     pub tokens: Vec<u32>,
-    /// Tokens of the prompt that the slot held already.
+    /// Tokens of the prompt that the slot held already, or that came from a cache.
     pub reused: usize,
     /// Tokens of the prompt that were computed.
     pub prefilled: usize,
@@ -108,6 +109,20 @@ impl<B: Backend> Generator<'_, B> {
         request: &Request<'_>,
         sink: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Summary, Error> {
+        self.generate_cached(request, None, sink)
+    }
+
+    /// As [`Generator::generate`], with a cache if there is one: what it has of the prompt is not
+    /// computed, and states of the prompt and of the answer are saved there. The text is the same.
+    ///
+    /// # Errors
+    /// As for [`Generator::generate`].
+    pub fn generate_cached(
+        &mut self,
+        request: &Request<'_>,
+        mut keep: Option<Keep<'_>>,
+        sink: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Summary, Error> {
         let vocab = self.engine.hyper_params().vocab;
         request.sampling.validate(vocab)?;
         check_prompt(request.prompt, vocab, self.engine.config().context)?;
@@ -128,7 +143,7 @@ impl<B: Backend> Generator<'_, B> {
         if request.max_tokens == Some(0) {
             return Ok(summary);
         }
-        let logits = run.prompt(&mut summary)?;
+        let logits = run.prompt(&mut summary, keep.as_mut())?;
         summary.prompt_time = started.elapsed();
         let decoding = Instant::now();
         summary.finish = match logits {
@@ -136,6 +151,9 @@ impl<B: Backend> Generator<'_, B> {
             None => Finish::Cancelled,
         };
         summary.generate_time = decoding.elapsed();
+        if let (Some(keep), Generator { engine, slot, .. }) = (keep, &mut *run.on) {
+            engine.remember(*slot, keep.cache, Mark::Interval)?;
+        }
         (summary.tokens, summary.speculation) = run.answer.into_parts();
         Ok(summary)
     }
@@ -162,24 +180,33 @@ struct Generation<'g, 'a, 's, B: Backend> {
 
 impl<B: Backend> Generation<'_, '_, '_, B> {
     /// Computes the prompt; its last logits, or `None` if the sink broke off.
-    fn prompt(&mut self, summary: &mut Summary) -> Result<Option<Vec<f32>>, Error> {
+    fn prompt(
+        &mut self,
+        summary: &mut Summary,
+        mut keep: Option<&mut Keep<'_>>,
+    ) -> Result<Option<Vec<f32>>, Error> {
         let (prompt, slot) = (self.answer.prompt(), self.on.slot);
         let engine = &mut *self.on.engine;
-        let held = engine.history(slot)?;
-        // The last token is always computed: its logits are what follows from.
-        let reusable = held.len() < prompt.len() && prompt.starts_with(held);
-        let mut done = if reusable && !engine.is_broken(slot)? { held.len() } else { 0 };
-        if done == 0 {
-            engine.reset(slot)?;
+        let cache = keep.as_mut().map(|keep| &mut *keep.cache);
+        let recalled = engine.recall(slot, cache, prompt)?;
+        if !matches!(recalled, Recalled::Held(_)) {
             self.on.proposer.begin();
         }
+        let mut done = recalled.tokens();
         summary.reused = done;
+        let points = keep.as_ref().map(|keep| keep.points(done, prompt.len()));
+        let mut points = points.unwrap_or_default().into_iter().peekable();
         let chunk = engine.config().chunk;
         loop {
-            let end = prompt.len().min(done + chunk);
+            let stop = points.peek().map_or(prompt.len(), |(at, _)| *at);
+            let end = stop.min(done + chunk);
             let want = if end == prompt.len() { Want::Last } else { Want::Nothing };
             let logits = engine.forward(&[Feed::new(slot, &prompt[done..end], want)])?;
             done = end;
+            let point = points.next_if(|(at, _)| *at == done);
+            if let (Some(keep), Some((_, mark))) = (&mut keep, point) {
+                engine.remember(slot, keep.cache, mark)?;
+            }
             summary.prefilled = done - summary.reused;
             let event = Event::Prompt { done, total: prompt.len() };
             if (self.sink)(event).is_break() {

@@ -3,16 +3,19 @@
 //! An [`Engine`] is a checkpoint loaded onto a [`kernels::Backend`], with a number of slots (one
 //! sequence's state each). [`Engine::forward`] runs one window: the next tokens of any slots. A
 //! token's logits are the same bits whatever else is in its window. [`Generator`] is the loop that
-//! draws tokens and streams text; [`speculation`] makes it faster and never changes it. [`timed`] shows where the time goes.
+//! draws tokens and streams text; [`speculation`] makes it faster and never changes it,
+//! [`cache`] spares it what was computed before. [`timed`] shows where the time goes.
 #![forbid(unsafe_code)]
 
 mod answer;
 pub mod batch;
+pub mod cache;
 mod config;
 mod drafting;
 mod engine;
 mod error;
 mod feeds;
+mod fingerprint;
 mod forward;
 mod generate;
 mod layers;
@@ -22,6 +25,7 @@ mod sampling;
 mod scratch;
 mod shapes;
 mod slots;
+mod snapshot;
 pub mod speculation;
 mod states;
 mod stop;
@@ -38,4 +42,5 @@ pub use kernels::Commit;
 pub use kernels::mtp::NormExtent;
 pub use probe::{NoProbe, Probe};
 pub use sampling::{Context, Draft, SamplingError, SamplingParams, philox4x32_10, uniform};
+pub use snapshot::{PIECE_TOKENS, Piece, Snapshot};
 pub use stop::StopMatcher;

@@ -9,6 +9,10 @@
 //! block's cache goes on behind the gap as if it were not there. Prompts go through whole, as it is
 //! from them that most is to be seen. Either way only the quality of drafts is at stake.
 
+mod snapshot;
+
+pub(crate) use snapshot::{MtpSnapshot, rows_of};
+
 use crate::layers::LayerPass;
 use crate::scratch::LayerScratch;
 use crate::slots::LayerState;
@@ -70,6 +74,24 @@ struct MtpSlot {
     drafted: usize,
     /// Draft steps since the last window.
     steps: usize,
+    /// Rows in the cache before the first that was dropped or is not what the sequence makes it.
+    gap: Option<usize>,
+    /// The token that the last of the `len` rows was made with, while it is not in the sequence.
+    ahead: Option<u32>,
+}
+
+impl MtpSlot {
+    /// Learns which token comes next: the last row may have been made with another.
+    fn meet(&mut self, token: u32, commit: Commit) {
+        if self.ahead.is_some_and(|ahead| ahead != token) {
+            let right = self.len - 1;
+            self.gap = Some(self.gap.map_or(right, |gap| gap.min(right)));
+        }
+        // A token on trial may yet be taken back.
+        if commit == Commit::Now || self.ahead != Some(token) {
+            self.ahead = None;
+        }
+    }
 }
 
 /// What a pass borrows from the engine.
@@ -162,6 +184,9 @@ impl<B: Backend> Mtp<B> {
         let slot = &mut self.slots[slot];
         slot.kept -= slot.on_trial - count.min(slot.on_trial);
         slot.on_trial = 0;
+        if count > 0 {
+            slot.ahead = None;
+        }
     }
 
     /// Takes over the streams `x` of the trunk's rows `seen`: those whose next token is known may go
@@ -169,6 +194,7 @@ impl<B: Backend> Mtp<B> {
     pub(crate) fn see(&mut self, context: &mut MtpContext<'_, B>, x: &B::Buffer, seen: &Seen<'_>) {
         let wide = context.hc.streams * context.hc.width;
         let (slot, rows) = (seen.slot, seen.tokens.len());
+        self.slots[slot].meet(seen.tokens[0], seen.commit);
         let MtpSlot { len, kept, .. } = self.slots[slot];
         let mut through = 0;
         if kept + rows > self.kept_rows && seen.commit == Commit::Now && rows > 1 {
@@ -228,6 +254,7 @@ impl<B: Backend> Mtp<B> {
             state.steps += 1;
             if kept > 0 {
                 (state.len, state.kept, state.drafted) = (len + kept, 0, 0);
+                state.ahead = Some(token);
             } else {
                 state.drafted += 1;
             }
@@ -277,6 +304,9 @@ impl<B: Backend> Mtp<B> {
         let start = (state.oldest + state.kept) % room;
         state.oldest = (state.oldest + dropped) % room;
         state.kept += count - dropped;
+        if dropped > 0 {
+            state.gap.get_or_insert(state.len);
+        }
         // The rows lie in a ring: up to its end, then from its beginning.
         let before = count.min(room - start);
         for (rows, to) in

@@ -49,6 +49,19 @@ pub enum Error {
         /// Rows over all experts.
         rows: usize,
     },
+    /// A state that was to be taken over has another size than the model's states.
+    #[error(
+        "{what}: {found} values were given, {want} are needed; the saved state is damaged or belongs \
+             to another model"
+    )]
+    StateSize {
+        /// What it is.
+        what: &'static str,
+        /// Values of the model's states.
+        want: usize,
+        /// Values that were given.
+        found: usize,
+    },
     /// The device could not give the memory.
     #[error("the {device} backend could not allocate {bytes} bytes for {what}")]
     OutOfMemory {

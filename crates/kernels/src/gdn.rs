@@ -1,6 +1,6 @@
 //! Family `gdn`: Gated DeltaNet, the recurrent layers.
 
-use crate::{Device, Window};
+use crate::{Device, Error, Window};
 
 /// Sizes of a Gated DeltaNet layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,6 +85,18 @@ pub trait Gdn: Device {
 
     /// A copy of one slot's state.
     fn export_gdn(&mut self, state: &Self::GdnState, slot: usize) -> GdnSlot;
+
+    /// Makes a copy of another slot's state that of `slot`. What the slot has set aside stays as it
+    /// is: it must have nothing to replay.
+    ///
+    /// # Errors
+    /// [`Error::StateSize`] if it belongs to another shape; the slot is as it was then.
+    fn import_gdn(
+        &mut self,
+        state: &mut Self::GdnState,
+        slot: usize,
+        from: &GdnSlot,
+    ) -> Result<(), Error>;
 }
 
 /// State of one slot in one layer.

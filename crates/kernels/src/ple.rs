@@ -1,6 +1,6 @@
 //! Family `ple`: hashed n-gram features added to the residual streams.
 
-use crate::{Device, Window};
+use crate::{Device, Error, Window};
 
 /// Sizes of the n-gram feature layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,6 +75,17 @@ pub trait Ple: Device {
 
     /// One slot's convolution history, in the layout of [`PleShape::conv_len`].
     fn export_ple(&mut self, state: &Self::PleState, slot: usize) -> Vec<f32>;
+
+    /// Makes a copy of another slot's history that of `slot`, which must have nothing to replay.
+    ///
+    /// # Errors
+    /// [`Error::StateSize`] if it belongs to another shape; the slot is as it was then.
+    fn import_ple(
+        &mut self,
+        state: &mut Self::PleState,
+        slot: usize,
+        from: &[f32],
+    ) -> Result<(), Error>;
 }
 
 /// Inputs of [`Ple::ple_mix`].

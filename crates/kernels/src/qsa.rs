@@ -1,7 +1,8 @@
 //! Family `qsa`: attention over the blocks of the cache that an indexer selects.
 
 use crate::host::KvSlot;
-use crate::{Device, Window};
+use crate::{Device, Error, Window};
+use std::ops::Range;
 
 /// Sizes of a sparse attention layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -115,6 +116,34 @@ pub trait Qsa: Device {
     /// A copy of one slot's cache; it may hold rows behind the end of the sequence, which the next
     /// window drops.
     fn export_qsa(&mut self, state: &Self::QsaState, slot: usize) -> KvSlot;
+
+    /// A copy of the rows `rows` of one slot's cache, as they are stored: keys, values, raw index
+    /// keys, and the pooled keys of the blocks whose last token is among the rows. So a cache is cut
+    /// anywhere, and its pieces in order are the cache.
+    ///
+    /// # Panics
+    /// If the cache holds fewer rows.
+    fn export_qsa_rows(
+        &mut self,
+        shape: &QsaShape,
+        state: &Self::QsaState,
+        slot: usize,
+        rows: Range<usize>,
+    ) -> KvSlot;
+
+    /// Puts a piece `from` of a cache, which begins at row `at`, behind the first `at` rows of
+    /// `slot`, in place of any that it holds from there on.
+    ///
+    /// # Errors
+    /// [`Error::StateSize`] if the piece belongs to another shape or place, the slot holds fewer
+    /// than `at` rows, or the context is exceeded; a lack of memory. The cache is as it was then.
+    fn import_qsa_rows(
+        &mut self,
+        shape: &QsaShape,
+        state: &mut Self::QsaState,
+        slot: usize,
+        piece: (usize, &KvSlot),
+    ) -> Result<(), Error>;
 }
 
 /// What [`Qsa::qsa_append`] stores.

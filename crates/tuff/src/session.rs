@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use cpu::Cpu;
+use engine::cache::Keep;
 use engine::speculation::{Drafter, SpecMode};
 use engine::{Engine, EngineConfig, Event, Feed, Generator, Request, Summary};
 use kernels::Backend;
@@ -89,7 +90,7 @@ impl Session {
         Ok(logits?)
     }
 
-    /// Generates text; see [`Generator::generate`].
+    /// Generates text, with a cache if there is one; see [`Generator::generate_cached`].
     ///
     /// # Errors
     /// [`Error::Engine`].
@@ -97,16 +98,19 @@ impl Session {
         &mut self,
         tokenizer: &Tokenizer,
         request: &Request<'_>,
+        keep: Option<Keep<'_>>,
         sink: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Summary, Error> {
         let summary = match self {
             Session::Cpu(engine, proposer) => {
                 let proposer = &mut **proposer;
-                Generator { engine, slot: SLOT, tokenizer, proposer }.generate(request, sink)
+                let mut generator = Generator { engine, slot: SLOT, tokenizer, proposer };
+                generator.generate_cached(request, keep, sink)
             }
             Session::Reference(engine, proposer) => {
                 let proposer = &mut **proposer;
-                Generator { engine, slot: SLOT, tokenizer, proposer }.generate(request, sink)
+                let mut generator = Generator { engine, slot: SLOT, tokenizer, proposer };
+                generator.generate_cached(request, keep, sink)
             }
         };
         Ok(summary?)

@@ -124,3 +124,45 @@ fn stop_texts_end_an_answer() {
     let (before, _) = whole.split_once(word).unwrap();
     assert_eq!(chat("Hello\n", &format!("--stop {word}")).ok().trim_end(), before.trim_end());
 }
+
+/// What `/stats` says of reuse, answer by answer.
+fn reused(input: &str, more: &str) -> Vec<usize> {
+    let first = words("chat -t 1 -n 12 --seed 4 --think off");
+    let run = tuff_with(first.into_iter().chain(words(more)), input);
+    run.ok();
+    let lines = run.stderr.lines().filter(|line| line.starts_with("prompt "));
+    let count = |line: &str| {
+        let (before, _) = line.split_once(" more known already")?;
+        before.rsplit_once('(')?.1.parse().ok()
+    };
+    lines.map(|line| count(line).unwrap_or(0)).collect()
+}
+
+#[test]
+fn fault_064_an_answer_made_again_does_not_compute_its_prompt_again() {
+    let input = "Tell me a story.\n/stats\n/regen\n/stats\n/reset\nTell me a story.\n/stats\n";
+    let counts = reused(input, "--system Be-brief.");
+    assert_eq!(counts.len(), 3);
+    assert!(counts[0] == 0 && counts[1] > 5 && counts[2] >= counts[1], "{counts:?}");
+    let without = reused(input, "--system Be-brief. --prompt-cache 0");
+    assert_eq!(without, [0, 0, 0]);
+}
+
+#[test]
+fn fault_062_another_message_after_the_same_system_message() {
+    let input = "Tell me a story.\n/reset\nWhat is 2 + 2?\n/stats\n";
+    let counts = reused(input, "--system Answer-in-one-word.");
+    assert!(counts.len() == 1 && counts[0] > 3, "{counts:?}");
+}
+
+#[test]
+fn the_prompt_cache_changes_no_answer() {
+    let input = "Hello\nAnd then?\n/regen\n/reset\nHello\n/regen\n/think on\nWhy?\n";
+    let with = |cache: &str| {
+        let args = format!("chat -t 0.8 -n 20 --seed 3 --think off --quiet --prompt-cache {cache}");
+        tuff_with(words(&args), input).ok().to_owned()
+    };
+    let none = with("0");
+    assert_eq!(with("64"), none);
+    assert_eq!(with("1"), none);
+}

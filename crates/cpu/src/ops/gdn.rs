@@ -9,7 +9,7 @@ use crate::simd::{DELTA_WORK, DeltaGate, DeltaRun, Kernels, inverse_root};
 use kernels::gdn::{GdnInput, GdnSlot};
 use kernels::host::{AsideRows, GdnState};
 use kernels::scalar::{sigmoid, softplus};
-use kernels::{Commit, Gdn, GdnShape, Window};
+use kernels::{Commit, Error, Gdn, GdnShape, Window};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -137,6 +137,15 @@ impl Gdn for Cpu {
 
     fn export_gdn(&mut self, state: &GdnState, slot: usize) -> GdnSlot {
         GdnSlot { s: state.s(slot).to_vec(), conv: state.conv(slot).to_vec() }
+    }
+
+    fn import_gdn(
+        &mut self,
+        state: &mut GdnState,
+        slot: usize,
+        from: &GdnSlot,
+    ) -> Result<(), Error> {
+        state.import(slot, from)
     }
 }
 

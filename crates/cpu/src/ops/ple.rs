@@ -9,7 +9,7 @@ use crate::simd::elementwise::{AddScaledAnd, Scale};
 use kernels::host::PleState;
 use kernels::ple::PleInput;
 use kernels::scalar::ple_gate;
-use kernels::{Commit, Ple, PleShape, PleWeights, Run, Window};
+use kernels::{Commit, Error, Ple, PleShape, PleWeights, Run, Window};
 use std::cell::RefCell;
 
 /// Rows whose convolution inputs are kept at a time.
@@ -69,6 +69,10 @@ impl Ple for Cpu {
 
     fn export_ple(&mut self, state: &PleState, slot: usize) -> Vec<f32> {
         state.conv(slot).to_vec()
+    }
+
+    fn import_ple(&mut self, state: &mut PleState, slot: usize, from: &[f32]) -> Result<(), Error> {
+        state.import(slot, from)
     }
 }
 

@@ -9,8 +9,9 @@ use crate::simd::{Cached, HEADS, Kernels, Scores};
 use kernels::host::{KvSlot, QsaState, Selection};
 use kernels::qsa::{AttendQuery, IndexQuery};
 use kernels::rope;
-use kernels::{Qsa, QsaKeys, QsaShape, Window};
+use kernels::{Error, Qsa, QsaKeys, QsaShape, Window};
 use std::cell::RefCell;
+use std::ops::Range;
 
 /// Blocks scored per task.
 const BLOCKS: usize = 512;
@@ -141,6 +142,26 @@ impl Qsa for Cpu {
 
     fn export_qsa(&mut self, state: &QsaState, slot: usize) -> KvSlot {
         state.slot(slot).clone()
+    }
+
+    fn export_qsa_rows(
+        &mut self,
+        shape: &QsaShape,
+        state: &QsaState,
+        slot: usize,
+        rows: Range<usize>,
+    ) -> KvSlot {
+        state.export_rows(shape, slot, rows)
+    }
+
+    fn import_qsa_rows(
+        &mut self,
+        shape: &QsaShape,
+        state: &mut QsaState,
+        slot: usize,
+        piece: (usize, &KvSlot),
+    ) -> Result<(), Error> {
+        state.import_rows(shape, slot, piece)
     }
 }
 

@@ -118,6 +118,15 @@ impl<B: HostBackend> Gdn for Timed<B> {
     fn export_gdn(&mut self, state: &B::GdnState, slot: usize) -> GdnSlot {
         self.inner.export_gdn(state, slot)
     }
+
+    fn import_gdn(
+        &mut self,
+        state: &mut B::GdnState,
+        slot: usize,
+        from: &GdnSlot,
+    ) -> Result<(), kernels::Error> {
+        self.inner.import_gdn(state, slot, from)
+    }
 }
 
 impl<B: HostBackend> Qsa for Timed<B> {
@@ -170,6 +179,26 @@ impl<B: HostBackend> Qsa for Timed<B> {
 
     fn export_qsa(&mut self, state: &B::QsaState, slot: usize) -> KvSlot {
         self.inner.export_qsa(state, slot)
+    }
+
+    fn export_qsa_rows(
+        &mut self,
+        shape: &QsaShape,
+        state: &B::QsaState,
+        slot: usize,
+        rows: Range<usize>,
+    ) -> KvSlot {
+        self.inner.export_qsa_rows(shape, state, slot, rows)
+    }
+
+    fn import_qsa_rows(
+        &mut self,
+        shape: &QsaShape,
+        state: &mut B::QsaState,
+        slot: usize,
+        piece: (usize, &KvSlot),
+    ) -> Result<(), kernels::Error> {
+        self.inner.import_qsa_rows(shape, state, slot, piece)
     }
 }
 
@@ -227,6 +256,15 @@ impl<B: HostBackend> Ple for Timed<B> {
 
     fn export_ple(&mut self, state: &B::PleState, slot: usize) -> Vec<f32> {
         self.inner.export_ple(state, slot)
+    }
+
+    fn import_ple(
+        &mut self,
+        state: &mut B::PleState,
+        slot: usize,
+        from: &[f32],
+    ) -> Result<(), kernels::Error> {
+        self.inner.import_ple(state, slot, from)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Slot states of each layer kind.
 
+mod transfer;
+
 use super::memory::{reserve, zeroed};
 use crate::{Error, GdnShape, PleShape, QsaShape, Run};
 

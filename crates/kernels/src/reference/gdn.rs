@@ -4,7 +4,7 @@ use super::{Reference, advance, dot, rms_norm};
 use crate::gdn::{GdnInput, GdnSlot};
 use crate::host::{AsideRows, GdnState};
 use crate::scalar::{sigmoid, silu, softplus};
-use crate::{Commit, Gdn, GdnShape, Window};
+use crate::{Commit, Error, Gdn, GdnShape, Window};
 
 impl Gdn for Reference {
     fn gdn_conv(
@@ -93,6 +93,15 @@ impl Gdn for Reference {
 
     fn export_gdn(&mut self, state: &GdnState, slot: usize) -> GdnSlot {
         GdnSlot { s: state.s(slot).to_vec(), conv: state.conv(slot).to_vec() }
+    }
+
+    fn import_gdn(
+        &mut self,
+        state: &mut GdnState,
+        slot: usize,
+        from: &GdnSlot,
+    ) -> Result<(), Error> {
+        state.import(slot, from)
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Reference, advance, dot, rms_norm};
 use crate::host::PleState;
 use crate::ple::PleInput;
 use crate::scalar::{ple_gate, silu};
-use crate::{Commit, Ple, PleShape, PleWeights, Weight, Window};
+use crate::{Commit, Error, Ple, PleShape, PleWeights, Weight, Window};
 
 impl Ple for Reference {
     fn ple_gather(&mut self, table: &Weight, ids: &[u64], e: &mut Vec<f32>) {
@@ -71,5 +71,9 @@ impl Ple for Reference {
 
     fn export_ple(&mut self, state: &PleState, slot: usize) -> Vec<f32> {
         state.conv(slot).to_vec()
+    }
+
+    fn import_ple(&mut self, state: &mut PleState, slot: usize, from: &[f32]) -> Result<(), Error> {
+        state.import(slot, from)
     }
 }

@@ -5,7 +5,8 @@ use crate::host::{KvSlot, QsaState, Selection};
 use crate::qsa::{AttendQuery, IndexQuery};
 use crate::rope::Rope;
 use crate::scalar::{relu, sigmoid};
-use crate::{Qsa, QsaKeys, QsaShape, Window};
+use crate::{Error, Qsa, QsaKeys, QsaShape, Window};
+use std::ops::Range;
 
 impl Qsa for Reference {
     fn qsa_append(
@@ -119,6 +120,26 @@ impl Qsa for Reference {
 
     fn export_qsa(&mut self, state: &QsaState, slot: usize) -> KvSlot {
         state.slot(slot).clone()
+    }
+
+    fn export_qsa_rows(
+        &mut self,
+        shape: &QsaShape,
+        state: &QsaState,
+        slot: usize,
+        rows: Range<usize>,
+    ) -> KvSlot {
+        state.export_rows(shape, slot, rows)
+    }
+
+    fn import_qsa_rows(
+        &mut self,
+        shape: &QsaShape,
+        state: &mut QsaState,
+        slot: usize,
+        piece: (usize, &KvSlot),
+    ) -> Result<(), Error> {
+        state.import_rows(shape, slot, piece)
     }
 }
 

@@ -14,6 +14,7 @@ use kernels::{
     PleShape, PleWeights, Qsa, QsaKeys, QsaShape, Weight, Window,
 };
 use lab::bound::INT8_GROUP;
+use std::ops::Range;
 
 /// What the toy does in a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -270,6 +271,15 @@ impl Gdn for Toy {
     fn export_gdn(&mut self, state: &GdnState, slot: usize) -> GdnSlot {
         Reference.export_gdn(state, slot)
     }
+
+    fn import_gdn(
+        &mut self,
+        state: &mut GdnState,
+        slot: usize,
+        from: &GdnSlot,
+    ) -> Result<(), Error> {
+        Reference.import_gdn(state, slot, from)
+    }
 }
 
 impl Qsa for Toy {
@@ -315,6 +325,26 @@ impl Qsa for Toy {
     fn export_qsa(&mut self, state: &QsaState, slot: usize) -> KvSlot {
         Reference.export_qsa(state, slot)
     }
+
+    fn export_qsa_rows(
+        &mut self,
+        shape: &QsaShape,
+        state: &QsaState,
+        slot: usize,
+        rows: Range<usize>,
+    ) -> KvSlot {
+        Reference.export_qsa_rows(shape, state, slot, rows)
+    }
+
+    fn import_qsa_rows(
+        &mut self,
+        shape: &QsaShape,
+        state: &mut QsaState,
+        slot: usize,
+        piece: (usize, &KvSlot),
+    ) -> Result<(), Error> {
+        Reference.import_qsa_rows(shape, state, slot, piece)
+    }
 }
 
 impl Ple for Toy {
@@ -339,6 +369,10 @@ impl Ple for Toy {
             history.rotate_left(1);
         }
         history
+    }
+
+    fn import_ple(&mut self, state: &mut PleState, slot: usize, from: &[f32]) -> Result<(), Error> {
+        Reference.import_ple(state, slot, from)
     }
 }
 

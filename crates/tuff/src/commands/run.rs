@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     if !args.quiet {
         stream.recall(&text)?;
     }
-    let result = session.generate(&tokenizer, &request, &mut |event| stream.take(event));
+    let result = session.generate(&tokenizer, &request, None, &mut |event| stream.take(event));
     drop(watch);
     stream.end()?;
     let summary = result?;

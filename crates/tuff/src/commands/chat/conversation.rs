@@ -81,6 +81,12 @@ impl Conversation {
         self.render(&self.turns, think)
     }
 
+    /// Positions in a prompt behind the token that ends a message, rising.
+    pub(crate) fn message_ends(&self, prompt: &[u32]) -> Vec<usize> {
+        let ends = prompt.iter().zip(1..).filter(|(token, _)| self.tokenizer.is_eog(**token));
+        ends.map(|(_, end)| end).collect()
+    }
+
     fn render(&self, turns: &[Value], think: Think) -> Result<Vec<u32>, Error> {
         let system = self.system.iter().map(|text| json!({"role": "system", "content": text}));
         let messages: Vec<Value> = system.chain(turns.iter().cloned()).collect();

@@ -58,6 +58,11 @@ pub(crate) struct Args {
     /// End an answer before this text, which is not shown; can be given several times.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     stop: Vec<String>,
+    /// Memory in MiB for states of earlier prompts and answers: what was computed before (the system
+    /// message, the conversation before /regen) is taken from there. Changes speed, never a result;
+    /// 0 is none.
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    prompt_cache: u32,
     /// Only what the model says: no greeting, no progress.
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -92,5 +97,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         Session::load_with(&checkpoint, &args.engine.device, config, (Some(&args.spec), show))?;
     let (think, max_tokens, stop) = (args.think, args.max_tokens, args.stop.clone());
     let settings = Settings { think, max_tokens, stop, sampling, show };
-    Talk::new(session, conversation, settings, &file.name()).run()
+    let budget = usize::try_from(args.prompt_cache).unwrap_or(usize::MAX).saturating_mul(1 << 20);
+    Talk::new((session, budget), conversation, settings, &file.name()).run()
 }

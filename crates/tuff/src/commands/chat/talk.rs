@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use engine::cache::{Keep, StateCache};
 use engine::{Finish, Request, SamplingParams, Summary};
 use model::chat::Thinking;
 
@@ -50,6 +51,8 @@ enum Next {
 #[derive(Debug)]
 pub(crate) struct Talk {
     session: Session,
+    /// States of what was said before.
+    cache: StateCache,
     conversation: Conversation,
     settings: Settings,
     partner: Partner,
@@ -58,9 +61,10 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    /// Greets a person; says nothing to a pipe.
+    /// Greets a person; says nothing to a pipe. The session comes with the bytes that its prompt
+    /// cache may take.
     pub(crate) fn new(
-        session: Session,
+        (session, cache_budget): (Session, usize),
         conversation: Conversation,
         settings: Settings,
         model: &str,
@@ -70,7 +74,8 @@ impl Talk {
             let context = session.config().context;
             note(&format!("{model}, context of {context} tokens. /help lists the commands."));
         }
-        Talk { session, conversation, settings, partner, last: None }
+        let cache = StateCache::for_states(cache_budget);
+        Talk { session, cache, conversation, settings, partner, last: None }
     }
 
     /// Talks until the input ends or the user leaves.
@@ -186,9 +191,14 @@ impl Talk {
         let request = Request { prompt: &prompt, max_tokens: *max_tokens, sampling, stop };
         let tokenizer = &self.conversation.tokenizer;
         let start = Thinking::after_ids(&prompt, tokenizer);
+        let boundaries = self.conversation.message_ends(&prompt);
+        // Without room nothing needs to be copied.
+        let keep = Keep::at(&mut self.cache, &boundaries);
+        let keep = Some(keep).filter(|keep| keep.cache.budget() > 0);
         let mut answer = Answer::new(start, *think, *show);
         let watch = interrupt::watch();
-        let summary = self.session.generate(tokenizer, &request, &mut |event| answer.take(event));
+        let session = &mut self.session;
+        let summary = session.generate(tokenizer, &request, keep, &mut |event| answer.take(event));
         drop(watch);
         let said = answer.finish()?;
         let summary = summary.map_err(advise)?;
