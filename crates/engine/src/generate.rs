@@ -239,8 +239,8 @@ impl<B: Backend> Generation<'_, '_, '_, B> {
         let verify = started.elapsed();
 
         let end = (before..before + verdict.drawn).find_map(|at| Some((at, self.take(at)?)));
-        // Up to an end among the draws: what was drawn behind it never was. Else plain decoding, too,
-        // would have fed the token whose row gave none.
+        // Up to an end among the draws: what was drawn behind it never was. Else plain decoding,
+        // too, would have fed the token whose row gave none.
         let mut fed = verdict.drawn + usize::from(verdict.error.is_some());
         if let Some((at, _)) = end {
             fed = at + 1 - before;

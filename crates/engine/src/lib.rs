@@ -3,7 +3,8 @@
 //! An [`Engine`] is a checkpoint loaded onto a [`kernels::Backend`], with a number of slots (one
 //! sequence's state each). [`Engine::forward`] runs one window: the next tokens of any slots. A
 //! token's logits are the same bits whatever else is in its window. [`Generator`] is the loop that
-//! draws tokens and streams text; [`speculation`] makes it faster and never changes it. [`timed`] shows where the time goes.
+//! draws tokens and streams text; [`speculation`] makes it faster and never changes it. [`timed`]
+//! shows where the time goes.
 #![forbid(unsafe_code)]
 
 mod config;
