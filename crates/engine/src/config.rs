@@ -13,8 +13,8 @@ pub struct EngineConfig {
     pub context: usize,
     /// Rows that a window may have; prompts go through in chunks of this many.
     pub chunk: usize,
-    /// Tokens that a deferred feed may have: one more than the drafts of a round. Each takes room in
-    /// every slot for the inputs of the recurrent layers. 0 is for engines that defer nothing.
+    /// Tokens that a deferred feed may have: one more than the drafts of a round. Each takes room
+    /// in every slot for the inputs of the recurrent layers. 0 is for engines that defer nothing.
     pub deferred: usize,
     /// Loads the drafting block of a model that has one, with its streams normalised like this.
     pub mtp: Option<NormExtent>,

@@ -36,8 +36,8 @@ impl<B: Backend> Engine<B> {
         self.mtp.take().map(TakenBlock)
     }
 
-    /// Puts a block back into the engine that it was taken from. Every slot becomes a fresh sequence,
-    /// since the block has to see a sequence from its beginning.
+    /// Puts a block back into the engine that it was taken from. Every slot becomes a fresh
+    /// sequence, since the block has to see a sequence from its beginning.
     ///
     /// # Errors
     /// None but those of [`Engine::reset`].
@@ -51,8 +51,8 @@ impl<B: Backend> Engine<B> {
         self.mtp.is_some()
     }
 
-    /// Makes a small head of the rows that belong to the tokens of `vocab`, to draft with; a copy of
-    /// those rows is kept. Returns its bytes.
+    /// Makes a small head of the rows that belong to the tokens of `vocab`, to draft with; a copy
+    /// of those rows is kept. Returns its bytes.
     ///
     /// # Errors
     /// [`Error::NoMtp`] without a drafting block; a token outside the vocabulary.
@@ -76,7 +76,8 @@ impl<B: Backend> Engine<B> {
         self.mtp.as_ref()?.subset.as_ref().map(|subset| &subset.vocab)
     }
 
-    /// The tokens that the logits of `head` belong to, in their order; `None` if they are all tokens.
+    /// The tokens that the logits of `head` belong to, in their order; `None` if they are all
+    /// tokens.
     pub fn draft_ids(&self, head: Head) -> Option<&[u32]> {
         self.draft_vocab().filter(|_| head == Head::Subset).map(DraftVocab::ids)
     }

@@ -5,9 +5,9 @@
 //! the window that made them, are kept until the next draft, and go through together with it. The
 //! rows of drafts themselves are approximations and are dropped when the trunk has spoken.
 //!
-//! While nobody drafts, following costs nothing: beyond [`KEPT`] rows the oldest are dropped, and the
-//! block's cache goes on behind the gap as if it were not there. Prompts go through whole, as it is
-//! from them that most is to be seen. Either way only the quality of drafts is at stake.
+//! While nobody drafts, following costs nothing: beyond [`KEPT`] rows the oldest are dropped, and
+//! the block's cache goes on behind the gap as if it were not there. Prompts go through whole, as
+//! it is from them that most is to be seen. Either way only the quality of drafts is at stake.
 
 mod snapshot;
 
@@ -189,8 +189,8 @@ impl<B: Backend> Mtp<B> {
         }
     }
 
-    /// Takes over the streams `x` of the trunk's rows `seen`: those whose next token is known may go
-    /// through the block, the others are kept.
+    /// Takes over the streams `x` of the trunk's rows `seen`: those whose next token is known may
+    /// go through the block, the others are kept.
     pub(crate) fn see(&mut self, context: &mut MtpContext<'_, B>, x: &B::Buffer, seen: &Seen<'_>) {
         let wide = context.hc.streams * context.hc.width;
         let (slot, rows) = (seen.slot, seen.tokens.len());
@@ -318,7 +318,8 @@ impl<B: Backend> Mtp<B> {
         }
     }
 
-    /// The block on the streams in `x` and the tokens in `tokens`; its streams replace those in `x`.
+    /// The block on the streams in `x` and the tokens in `tokens`; its streams replace those in
+    /// `x`.
     fn pass(&mut self, context: &mut MtpContext<'_, B>) {
         let MtpContext { backend, hc, choice, layers, token_embd } = context;
         let (rows, weights) = (self.window.rows(), &self.weights);

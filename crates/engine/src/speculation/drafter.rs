@@ -11,8 +11,8 @@ use kernels::Backend;
 use model::DraftVocab;
 use std::time::Instant;
 
-/// Drafts of one slot. Keep it as long as the model is loaded: it knows what windows and draft steps
-/// cost here.
+/// Drafts of one slot. Keep it as long as the model is loaded: it knows what windows and draft
+/// steps cost here.
 #[derive(Debug)]
 pub struct Drafter {
     policy: Policy,

@@ -5,7 +5,8 @@ use crate::{Context, SamplingError, SamplingParams};
 /// The sequence whose drafts are verified.
 pub(crate) struct Trial<'a> {
     pub(crate) prompt: &'a [u32],
-    /// What was generated; the last token was drawn and not fed yet. The round's draws are appended.
+    /// What was generated; the last token was drawn and not fed yet. The round's draws are
+    /// appended.
     pub(crate) output: &'a mut Vec<u32>,
     pub(crate) sampling: &'a SamplingParams,
 }
