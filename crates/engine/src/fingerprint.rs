@@ -39,8 +39,8 @@ impl Fingerprint {
     }
 }
 
-/// Of a model as a backend runs it: what a state depends on besides the tokens. Of each tensor, name,
-/// format, shape and both ends count; reading all of them would take as long as loading.
+/// Of a model as a backend runs it: what a state depends on besides the tokens. Of each tensor,
+/// name, format, shape and both ends count; reading all of them would take as long as loading.
 pub(crate) fn of_model(checkpoint: &Checkpoint, settings: &str) -> Fingerprint {
     const END: usize = 64;
     let mut print = Fingerprint::new();

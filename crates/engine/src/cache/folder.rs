@@ -1,7 +1,9 @@
-//! Saved states in a folder, so that they outlive the program: one file per snapshot, with its pieces.
+//! Saved states in a folder, so that they outlive the program: one file per snapshot, with its
+//! pieces.
 //!
-//! A file appears under its name only when all of it is on the disk. It says which model, settings and
-//! tokens it is of and carries a checksum; one that is cut, damaged or of another model is left alone.
+//! A file appears under its name only when all of it is on the disk. It says which model, settings
+//! and tokens it is of and carries a checksum; one that is cut, damaged or of another model is left
+//! alone.
 
 use super::{Inserted, Mark, Source, StateCache};
 use crate::fingerprint::Fingerprint;
@@ -69,7 +71,8 @@ impl StateFolder {
         written.and_then(|()| sync_folder(&self.path)).map(|()| path)
     }
 
-    /// Puts every state of the folder that belongs to `engine` into `cache`, as far as there is room.
+    /// Puts every state of the folder that belongs to `engine` into `cache`, as far as there is
+    /// room.
     ///
     /// # Errors
     /// If the folder cannot be listed.

@@ -1,10 +1,10 @@
 //! The drafting block's side of a saved state.
 //!
-//! Row r of its cache comes from the trunk's streams at position r and the token after it. So of the
-//! first n tokens alone only n - 1 rows follow, and the rows that belong to a piece of the sequence
-//! begin and end one row earlier than its tokens. Rows behind a gap, and a row made with a token that
-//! was not the next one in the end, follow from more than the tokens: no other sequence may get them,
-//! and the snapshot itself carries them.
+//! Row r of its cache comes from the trunk's streams at position r and the token after it. So of
+//! the first n tokens alone only n - 1 rows follow, and the rows that belong to a piece of the
+//! sequence begin and end one row earlier than its tokens. Rows behind a gap, and a row made with a
+//! token that was not the next one in the end, follow from more than the tokens: no other sequence
+//! may get them, and the snapshot itself carries them.
 
 use super::{Mtp, MtpSlot};
 use crate::Error;

@@ -13,14 +13,14 @@ use std::borrow::Borrow;
 
 impl<B: Backend> Engine<B> {
     /// Makes `slot` the sequence that `snapshot` was taken of: afterwards it is to the bit the slot
-    /// that computed these tokens itself, the drafting block included. `pieces` are those before the
-    /// snapshot, in order; those that the slot holds itself, since its sequence begins with the same
-    /// tokens, are not copied.
+    /// that computed these tokens itself, the drafting block included. `pieces` are those before
+    /// the snapshot, in order; those that the slot holds itself, since its sequence begins with the
+    /// same tokens, are not copied.
     ///
     /// # Errors
     /// [`Error::NoSlot`], which changes nothing; [`Error::ForeignState`] and [`Error::WrongPieces`]
-    /// for what does not belong to this model or together; [`Error::ContextFull`]; a lack of memory.
-    /// The slot is a fresh sequence then.
+    /// for what does not belong to this model or together; [`Error::ContextFull`]; a lack of
+    /// memory. The slot is a fresh sequence then.
     pub fn restore<P: Borrow<Piece>>(
         &mut self,
         slot: usize,
