@@ -12,6 +12,14 @@ impl Fingerprint {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
+    pub(crate) fn to_bytes(self) -> [u8; 8] {
+        self.0.to_le_bytes()
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(u64::from_le_bytes(bytes))
+    }
+
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -31,8 +39,8 @@ impl Fingerprint {
     }
 }
 
-/// Of a model as a backend runs it: what a state depends on besides the tokens. Of each tensor, name,
-/// format, shape and both ends count; reading all of them would take as long as loading.
+/// Of a model as a backend runs it: what a state depends on besides the tokens. Of each tensor,
+/// name, format, shape and both ends count; reading all of them would take as long as loading.
 pub(crate) fn of_model(checkpoint: &Checkpoint, settings: &str) -> Fingerprint {
     const END: usize = 64;
     let mut print = Fingerprint::new();

@@ -105,6 +105,17 @@ impl<B: Backend> Slots<B> {
         more: usize,
     ) -> Result<(), Error> {
         let len = self.sequences[slot].tokens.len() + more;
+        self.reserve_len(backend, weights, slot, len)
+    }
+
+    /// Makes room for `len` tokens in all.
+    pub(crate) fn reserve_len(
+        &mut self,
+        backend: &mut B,
+        weights: &Weights<B>,
+        slot: usize,
+        len: usize,
+    ) -> Result<(), Error> {
         for (layer, state) in weights.layers.iter().zip(&mut self.layers) {
             if let (Mixer::Attention(attention), LayerState::Attention(state)) =
                 (&layer.mixer, state)
@@ -113,6 +124,11 @@ impl<B: Backend> Slots<B> {
             }
         }
         Ok(())
+    }
+
+    /// Makes `tokens` the sequence of `slot`, whose states were put in place.
+    pub(crate) fn replace(&mut self, slot: usize, tokens: Vec<u32>) {
+        self.sequences[slot] = Sequence { tokens, ..Sequence::default() };
     }
 
     /// Marks the slot as unusable until it is reset.

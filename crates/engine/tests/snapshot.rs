@@ -152,6 +152,36 @@ fn fault_067_saved_amid_rounds_of_drafts_and_restored_as_if_prefilled() {
 }
 
 #[test]
+fn what_the_slot_still_holds_is_used_where_it_is_the_same() {
+    for model in ["tiny-f32", "quantmix", "sample"] {
+        let mut engine = engine(model, model != "quantmix");
+        let text = tokens(200, 3);
+        engine.prefill(0, &text[..140], Want::Nothing).unwrap();
+        let (pieces, snapshot) = save(&mut engine, 0);
+        engine.prefill(1, &text[..140], Want::Nothing).unwrap();
+        let plain = future(&mut engine, 1, &text[140..]);
+        // The same, then something else; something else after one piece; on trial; decided; nothing.
+        for case in 0..5 {
+            engine.reset(0).unwrap();
+            match case {
+                0 => drop(engine.prefill(0, &text[..140], Want::Nothing).unwrap()),
+                1 => drop(engine.prefill(0, &text[..70], Want::Nothing).unwrap()),
+                2 | 3 => in_rounds(&mut engine, 0, &text[..131]),
+                _ => {}
+            }
+            match case {
+                0 | 1 => drop(engine.prefill(0, &tokens(90, 8), Want::Nothing).unwrap()),
+                2 => drop(engine.forward(&[Feed::deferred(0, &text[131..135])]).unwrap()),
+                _ => {}
+            }
+            engine.restore(0, &pieces, &snapshot).unwrap();
+            assert_eq!(engine.history(0).unwrap(), &text[..140]);
+            assert!(future(&mut engine, 0, &text[140..]) == plain, "{model}, case {case}");
+        }
+    }
+}
+
+#[test]
 fn a_block_that_missed_a_part_comes_back_as_it_was() {
     let (mut from, mut to, text) =
         (engine("tiny-f32", true), engine("tiny-f32", true), tokens(230, 2));

@@ -1,7 +1,9 @@
-//! What goes when room is short: snapshots one by one, each with the blocks that nothing else needs.
+//! What goes when room is short: snapshots one by one, each with the blocks that nothing else
+//! needs.
 //!
-//! First those that were taken on the way through a longer text that is still there: it is found from
-//! a later one as well. Then what was not used for the longest time, of one text the shortest first.
+//! First those that were taken on the way through a longer text that is still there: it is found
+//! from a later one as well. Then what was not used for the longest time, of one text the shortest
+//! first.
 
 use super::{Held, Mark, PromptCache};
 use std::sync::Arc;

@@ -1,11 +1,12 @@
 //! The prompt cache: states of texts that were computed, found again by their tokens.
 //!
 //! A hybrid model's state exists at the positions where it was saved and at no other, so what is
-//! found is the longest *saved* beginning of a text, and the rest is computed. [`PromptCache`] is the
-//! data structure and knows nothing of models; [`StateCache`] is the one with an engine's states,
-//! which `slot` puts into slots and takes from them.
+//! found is the longest *saved* beginning of a text, and the rest is computed. [`PromptCache`] is
+//! the data structure and knows nothing of models; [`StateCache`] is the one with an engine's
+//! states, which `slot` puts into slots and takes from them, and `folder` keeps on disk.
 
 mod evict;
+mod folder;
 mod points;
 mod slot;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod tree;
 use crate::{PIECE_TOKENS, Piece, Snapshot};
 use std::sync::Arc;
 
+pub use folder::{Loaded, StateFolder};
 pub use points::Keep;
 pub use slot::Recalled;
 pub use tree::PromptCache;

@@ -23,9 +23,9 @@ impl<'a> Keep<'a> {
     }
 
     /// The positions of a prompt of `len` tokens whose state is saved, rising, those behind `done`
-    /// only: the first boundary (what all conversations share), the last two (where this one goes on
-    /// or is asked again), the intervals, and if no boundary is near, the last but one token, which
-    /// is the latest that the same prompt can go on from.
+    /// only: the first boundary (what all conversations share), the last two (where this one goes
+    /// on or is asked again), the intervals, and if no boundary is near, the last but one token,
+    /// which is the latest that the same prompt can go on from.
     pub(crate) fn points(&self, done: usize, len: usize) -> Vec<(usize, Mark)> {
         const NEAR: usize = 64;
         let inside = |at: &usize| 0 < *at && *at < len;

@@ -27,8 +27,8 @@ impl Recalled {
 
 impl<B: Backend> Engine<B> {
     /// Makes `slot` a beginning of `prompt`, as long as can be had without computing it: what it
-    /// holds already, or what `cache` has of it. The last token is never among it, as its logits are
-    /// what follows from.
+    /// holds already, or what `cache` has of it. The last token is never among it, as its logits
+    /// are what follows from.
     ///
     /// # Errors
     /// [`Error::NoSlot`]. A saved state that turns out to be unusable is forgotten.

@@ -1,6 +1,6 @@
-//! The tree: sequences cut into blocks of a fixed number of tokens, one node per block, so sequences
-//! share the nodes of what they have in common. A snapshot hangs at the node of its last whole block,
-//! with the tokens that follow up to its position.
+//! The tree: sequences cut into blocks of a fixed number of tokens, one node per block, so
+//! sequences share the nodes of what they have in common. A snapshot hangs at the node of its last
+//! whole block, with the tokens that follow up to its position.
 //!
 //! Whoever looks something up gets shares of it (`Arc`), not numbers: an entry cannot come to mean
 //! something else, and what somebody still holds stays in the tree. Numbers of nodes and snapshots
@@ -114,8 +114,8 @@ impl<P: Held, S: Held> PromptCache<P, S> {
         *self = Self { next, ..Self::new(self.block, self.budget) };
     }
 
-    /// The longest saved beginning of `tokens` that leaves at least one of them to be computed. While
-    /// the answer is held, nothing of it is evicted.
+    /// The longest saved beginning of `tokens` that leaves at least one of them to be computed.
+    /// While the answer is held, nothing of it is evicted.
     pub fn lookup(&mut self, tokens: &[u32]) -> Option<Hit<P, S>> {
         let path = self.path(tokens);
         let ends = (1..).map(|depth| depth * self.block);

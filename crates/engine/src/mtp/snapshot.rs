@@ -1,14 +1,15 @@
 //! The drafting block's side of a saved state.
 //!
-//! Row r of its cache comes from the trunk's streams at position r and the token after it. So of the
-//! first n tokens alone only n - 1 rows follow, and the rows that belong to a piece of the sequence
-//! begin and end one row earlier than its tokens. Rows behind a gap, and a row made with a token that
-//! was not the next one in the end, follow from more than the tokens: no other sequence may get them,
-//! and the snapshot itself carries them.
+//! Row r of its cache comes from the trunk's streams at position r and the token after it. So of
+//! the first n tokens alone only n - 1 rows follow, and the rows that belong to a piece of the
+//! sequence begin and end one row earlier than its tokens. Rows behind a gap, and a row made with a
+//! token that was not the next one in the end, follow from more than the tokens: no other sequence
+//! may get them, and the snapshot itself carries them.
 
 use super::{Mtp, MtpSlot};
 use crate::Error;
 use crate::slots::LayerState;
+use crate::snapshot::{Decoder, Encoder};
 use crate::weights::Mixer;
 use kernels::host::KvSlot;
 use kernels::{Backend, QsaShape};
@@ -28,6 +29,33 @@ pub(crate) struct MtpSnapshot {
 }
 
 impl MtpSnapshot {
+    pub(crate) fn encode(&self, out: &mut Encoder) {
+        let MtpSlot { len, kept, drafted, gap, ahead, .. } = self.slot;
+        [len, kept, drafted].iter().for_each(|&number| out.number(number));
+        out.option(gap);
+        out.option(ahead.map(|token| token as usize));
+        out.number(self.first_row);
+        out.rows(&self.rows);
+        out.values(&self.kept);
+        out.values(&self.chain);
+    }
+
+    /// What was encoded; `None` for what no block can have been.
+    pub(crate) fn decode(from: &mut Decoder<'_>) -> Option<Self> {
+        let (len, kept, drafted) = (from.number()?, from.number()?, from.number()?);
+        let (gap, ahead) = (from.option()?, from.option()?);
+        let ahead = match ahead {
+            Some(token) => Some(u32::try_from(token).ok()?),
+            None => None,
+        };
+        if gap.is_some_and(|gap| gap > len) || ahead.is_some() && len == 0 {
+            return None;
+        }
+        let slot = MtpSlot { len, kept, drafted, gap, ahead, ..MtpSlot::default() };
+        let (first_row, rows) = (from.number()?, from.rows()?);
+        Some(Self { slot, first_row, rows, kept: from.values()?, chain: from.values()? })
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.rows.bytes() + size_of_val(&self.kept[..]) + size_of_val(&self.chain[..])
     }
@@ -92,11 +120,13 @@ impl<B: Backend> Mtp<B> {
         (slot, from): (usize, &MtpSnapshot),
     ) -> Result<(), Error> {
         let kept = from.slot.kept;
-        check("streams kept", from.kept.len(), kept.min(self.kept_rows) * wide)?;
+        check("streams that fit", kept.min(self.kept_rows), kept)?;
+        check("streams kept", from.kept.len(), kept * wide)?;
         check("streams of a draft", from.chain.len(), wide)?;
-        let end = from.slot.len + from.slot.drafted;
+        let end = from.slot.len.saturating_add(from.slot.drafted);
         let (shape, _) = self.cache();
-        check("rows of the drafting block", from.first_row + from.rows.rows(&shape), end)?;
+        let rows = from.first_row.saturating_add(from.rows.rows(&shape));
+        check("rows of the drafting block", rows, end)?;
         self.import_rows(backend, slot, (from.first_row, &from.rows))?;
 
         backend.upload(&from.chain, &mut self.x);

@@ -5,8 +5,11 @@
 //! sequences that begin alike share them. A [`Snapshot`] holds the rest at one exact position: the
 //! recurrent states, which cannot be wound back, and the rows of the piece that was not complete.
 
+mod encode;
 mod restore;
 mod save;
+
+pub(crate) use encode::{Decoder, Encoder};
 
 use crate::fingerprint::Fingerprint;
 use crate::mtp::MtpSnapshot;
@@ -81,6 +84,13 @@ impl Snapshot {
     /// Whole pieces that belong before it.
     pub fn pieces(&self) -> usize {
         self.len / PIECE_TOKENS
+    }
+
+    /// A name for its file: the same for the same tokens of the same model.
+    pub(crate) fn name(&self) -> String {
+        let Identity { model, tokens } = self.identity;
+        let hex = |print: Fingerprint| format!("{:016x}", u64::from_le_bytes(print.to_bytes()));
+        format!("{}-{}", hex(model), hex(tokens))
     }
 
     /// Bytes that it takes.

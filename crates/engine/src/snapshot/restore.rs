@@ -1,7 +1,7 @@
 //! Putting a saved state into a slot.
 
 use super::save::piece_tokens;
-use super::{Identity, Piece, Snapshot};
+use super::{Identity, PIECE_TOKENS, Piece, Snapshot};
 use crate::fingerprint::Fingerprint;
 use crate::mtp::rows_of;
 use crate::slots::LayerState;
@@ -13,37 +13,44 @@ use std::borrow::Borrow;
 
 impl<B: Backend> Engine<B> {
     /// Makes `slot` the sequence that `snapshot` was taken of: afterwards it is to the bit the slot
-    /// that computed these tokens itself, the drafting block included. `pieces` are those before the
-    /// snapshot, in order.
+    /// that computed these tokens itself, the drafting block included. `pieces` are those before
+    /// the snapshot, in order; those that the slot holds itself, since its sequence begins with the
+    /// same tokens, are not copied.
     ///
     /// # Errors
     /// [`Error::NoSlot`], which changes nothing; [`Error::ForeignState`] and [`Error::WrongPieces`]
-    /// for what does not belong to this model or together; [`Error::ContextFull`]; a lack of memory.
-    /// The slot is a fresh sequence then.
+    /// for what does not belong to this model or together; [`Error::ContextFull`]; a lack of
+    /// memory. The slot is a fresh sequence then.
     pub fn restore<P: Borrow<Piece>>(
         &mut self,
         slot: usize,
         pieces: &[P],
         snapshot: &Snapshot,
     ) -> Result<(), Error> {
-        self.reset(slot)?;
-        let result = self
-            .check_restore(pieces, snapshot)
-            .and_then(|tokens| self.put(slot, pieces, snapshot).map(|()| tokens));
-        match result {
-            Ok(tokens) => {
-                self.slots.advance(slot, &tokens, kernels::Commit::Now);
-                Ok(())
-            }
-            Err(error) => {
-                self.reset(slot)?;
-                Err(error)
-            }
+        self.check_slot(slot)?;
+        let result = self.check_restore(pieces, snapshot).and_then(|tokens| {
+            let shared = self.shared_pieces(slot, &tokens);
+            self.put((slot, shared), pieces, snapshot)?;
+            self.slots.replace(slot, tokens);
+            Ok(())
+        });
+        if result.is_err() {
+            self.reset(slot)?;
         }
+        result
+    }
+
+    /// Whole pieces of `tokens` whose rows the slot holds.
+    fn shared_pieces(&self, slot: usize, tokens: &[u32]) -> usize {
+        if self.slots.is_broken(slot) {
+            return 0;
+        }
+        let pairs = self.slots.tokens(slot).iter().zip(tokens);
+        pairs.take_while(|(own, token)| own == token).count() / PIECE_TOKENS
     }
 
     /// Checks that everything belongs to this engine and together; all tokens.
-    fn check_restore<P: Borrow<Piece>>(
+    pub(crate) fn check_restore<P: Borrow<Piece>>(
         &self,
         pieces: &[P],
         snapshot: &Snapshot,
@@ -66,7 +73,7 @@ impl<B: Backend> Engine<B> {
         if tokens > context {
             return Err(Error::ContextFull { tokens, context });
         }
-        let (mut print, mut tokens) = (Fingerprint::new(), Vec::with_capacity(snapshot.len));
+        let (mut print, mut tokens) = (Fingerprint::new(), Vec::new());
         for (index, piece) in all.enumerate() {
             print.add_tokens(&piece.tokens);
             tokens.extend_from_slice(&piece.tokens);
@@ -75,20 +82,23 @@ impl<B: Backend> Engine<B> {
                 return Err(Error::WrongPieces { index, found, want });
             }
         }
+        if tokens.iter().any(|&token| token as usize >= self.hp.vocab) {
+            return Err(Error::ForeignState);
+        }
         let fits = tokens.len() == snapshot.len && snapshot.identity.tokens == print;
         if fits { Ok(tokens) } else { Err(Error::WrongPieces { index: want, found, want }) }
     }
 
-    /// Copies everything into the states of a fresh slot.
+    /// Copies everything into the states of a slot but the first `shared` pieces.
     fn put<P: Borrow<Piece>>(
         &mut self,
-        slot: usize,
+        (slot, shared): (usize, usize),
         pieces: &[P],
         snapshot: &Snapshot,
     ) -> Result<(), Error> {
-        self.slots.reserve(&mut self.backend, &self.weights, slot, snapshot.len)?;
+        self.slots.reserve_len(&mut self.backend, &self.weights, slot, snapshot.len)?;
         self.put_recurrent(slot, snapshot)?;
-        for (index, piece) in pieces.iter().map(Borrow::borrow).enumerate() {
+        for (index, piece) in pieces.iter().map(Borrow::borrow).enumerate().skip(shared) {
             self.put_rows(slot, (piece_tokens(index).start, piece))?;
         }
         let tail = piece_tokens(pieces.len()).start;
@@ -96,10 +106,14 @@ impl<B: Backend> Engine<B> {
 
         let (Some(mtp), Some(from)) = (&mut self.mtp, &snapshot.mtp) else { return Ok(()) };
         mtp.reserve(&mut self.backend, slot, snapshot.len)?;
+        let exact = mtp.exact_rows(slot);
         for (index, piece) in pieces.iter().map(Borrow::borrow).enumerate() {
             let rows = rows_of(&piece_tokens(index));
             if rows.end > from.first_row {
                 break;
+            }
+            if index < shared && rows.end <= exact {
+                continue;
             }
             let (found, want) = (pieces.len(), snapshot.pieces());
             let own = piece.mtp.as_ref().ok_or(Error::WrongPieces { index, found, want })?;

@@ -10,8 +10,8 @@ use kernels::Backend;
 use std::ops::Range;
 
 impl<B: Backend> Engine<B> {
-    /// The state of `slot` where it is now, but for what its whole pieces hold. What was accepted of
-    /// tokens on trial is entered first.
+    /// The state of `slot` where it is now, but for what its whole pieces hold. What was accepted
+    /// of tokens on trial is entered first.
     ///
     /// # Errors
     /// As for [`Engine::settle`]; a device fault.

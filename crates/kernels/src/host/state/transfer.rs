@@ -1,7 +1,7 @@
 //! States of a slot on their way out of and into the memory of a device: what a prompt cache keeps.
 //!
-//! Everything is copied as it is stored, so a state that came back is the same bits. What comes in is
-//! checked before anything changes: it may stem from another model.
+//! Everything is copied as it is stored, so a state that came back is the same bits. What comes in
+//! is checked before anything changes: it may stem from another model.
 
 use super::{GdnState, KvSlot, PleState, QsaState};
 use crate::gdn::GdnSlot;
