@@ -162,7 +162,7 @@ where
         let mut random = Random::new(6);
         let (q_norm, k_norm) = (random.values(40, 1.0), random.values(40, 1.0));
         let (iq_norm, ik_norm) = (random.values(24, 1.0), random.values(24, 1.0));
-        let mut state = device.new_qsa_state(&shape, 3, 64).unwrap();
+        let mut state = device.new_qsa_state(&shape, 3, 64, kernels::KvType::F32).unwrap();
         let mut selection = device.new_selection();
         let mut results = Vec::new();
         for window in windows {

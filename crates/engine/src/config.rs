@@ -1,10 +1,11 @@
 //! Sizes of an engine.
 
 use crate::Error;
+use kernels::KvType;
 use kernels::mtp::NormExtent;
 use kernels::window::MAX_DEFERRED;
 
-/// Sizes of an engine, and whether it drafts.
+/// Sizes of an engine, how it keeps keys and values, and whether it drafts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
     /// Sequences that can be live at once.
@@ -16,13 +17,15 @@ pub struct EngineConfig {
     /// Tokens that a deferred feed may have: one more than the drafts of a round. Each takes room in
     /// every slot for the inputs of the recurrent layers. 0 is for engines that defer nothing.
     pub deferred: usize,
+    /// Type in which keys and values are kept, those of the drafting block too.
+    pub kv: KvType,
     /// Loads the drafting block of a model that has one, with its streams normalised like this.
     pub mtp: Option<NormExtent>,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { slots: 1, context: 4096, chunk: 256, deferred: 0, mtp: None }
+        Self { slots: 1, context: 4096, chunk: 256, deferred: 0, kv: KvType::F32, mtp: None }
     }
 }
 

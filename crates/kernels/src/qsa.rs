@@ -62,6 +62,8 @@ pub trait Qsa: Device {
     /// r     = index key, stored as it comes
     /// K_b   = rope(RMS(mean of r over block b) * index_k_norm, first position of b)
     /// ```
+    ///
+    /// Keys and values are stored in the state's [`crate::KvType`], r and K_b in f32.
     fn qsa_append(
         &mut self,
         shape: &QsaShape,
@@ -90,7 +92,8 @@ pub trait Qsa: Device {
         selection: &mut Self::Selection,
     );
 
-    /// Attends the selected positions, lowest first, and applies the output gate:
+    /// Attends the selected positions, lowest first, and applies the output gate. Keys and values
+    /// are those that are stored, also of the window's own rows.
     ///
     /// ```text
     /// q_h = rope(RMS(query_h) * q_norm, p)
@@ -112,7 +115,7 @@ pub trait Qsa: Device {
     /// layer.
     fn selected_blocks(&mut self, selection: &Self::Selection) -> Vec<Vec<u32>>;
 
-    /// A copy of one slot's cache; it may hold rows behind the end of the sequence, which the next
+    /// A copy of one slot's cache, decoded to f32; it may hold rows behind the end of the sequence, which the next
     /// window drops.
     fn export_qsa(&mut self, state: &Self::QsaState, slot: usize) -> KvSlot;
 }

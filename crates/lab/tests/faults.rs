@@ -7,7 +7,7 @@ mod toy;
 use gguf::TensorType;
 use kernels::Activations::{self, F32, Int8};
 use kernels::moe::MoeChoice;
-use kernels::{GdnShape, HcShape, PleShape, QsaShape};
+use kernels::{GdnShape, HcShape, KvType, PleShape, QsaShape};
 use lab::{
     Attention, DeltaRule, DeltaStep, Experts, Fault, HcStep, HyperConnection, Input, Matmul, Ngram,
     OpCase, Projection, Sampling, weight_types,
@@ -123,7 +123,7 @@ fn faults_of_the_other_families_are_caught() {
     };
     let attention = |block| {
         let shape = QsaShape { block, ..qsa };
-        OpCase::Attention(Attention { shape, context: 37, rows })
+        OpCase::Attention(Attention { shape, kv: KvType::F32, context: 37, rows })
     };
     let ple = PleShape { streams: 4, width: 40, kernel: 4, dilation: 3, eps: 1e-6 };
     let ngram = OpCase::Ngram(Ngram { shape: ple, rows });

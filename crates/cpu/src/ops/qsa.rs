@@ -9,7 +9,7 @@ use crate::simd::{Cached, HEADS, Kernels, Scores};
 use kernels::host::{KvSlot, QsaState, Selection};
 use kernels::qsa::{AttendQuery, IndexQuery};
 use kernels::rope;
-use kernels::{Qsa, QsaKeys, QsaShape, Window};
+use kernels::{KvType, Qsa, QsaKeys, QsaShape, Window};
 use std::cell::RefCell;
 
 /// Blocks scored per task.
@@ -35,13 +35,12 @@ impl Qsa for Cpu {
             let kv = state.extend(shape, run);
             for t in run.rows() {
                 for head in keys.k[t * kv_dim..][..kv_dim].chunks_exact(dim) {
-                    let start = kv.k.len();
-                    kv.k.resize(start + dim, 0.0);
-                    let key = &mut kv.k[start..];
+                    let key = room(&mut self.work.a, dim);
                     simd.rms_norm(head, keys.k_norm, shape.eps, key);
                     rope::apply(&angles[t * pairs..][..pairs], key);
+                    kv.k.append(key);
                 }
-                kv.v.extend_from_slice(&keys.v[t * kv_dim..][..kv_dim]);
+                kv.v.append(&keys.v[t * kv_dim..][..kv_dim]);
                 let Some((raw, norm)) = keys.index else { continue };
                 let width = shape.index_dim;
                 kv.index.extend_from_slice(&raw[t * width..][..width]);
@@ -140,7 +139,7 @@ impl Qsa for Cpu {
     }
 
     fn export_qsa(&mut self, state: &QsaState, slot: usize) -> KvSlot {
-        state.slot(slot).clone()
+        state.slot(slot).export()
     }
 }
 
@@ -163,7 +162,8 @@ fn score_blocks(simd: &Kernels, heads: &[f32], (keys, width): (&[f32], usize), s
             simd.run(Scores {
                 q,
                 keys: Cached {
-                    rows: keys,
+                    rows: bytemuck::cast_slice(keys),
+                    ty: KvType::F32,
                     stride: width,
                     first: 0,
                     dim: width,

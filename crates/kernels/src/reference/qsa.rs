@@ -24,9 +24,9 @@ impl Qsa for Reference {
                     let mut key = vec![0.0; d];
                     rms_norm(head, keys.k_norm, eps, &mut key);
                     rope.rotate(run.pos(t), &mut key);
-                    kv.k.extend_from_slice(&key);
+                    kv.k.append(&key);
                 }
-                kv.v.extend_from_slice(&keys.v[t * kv_dim..][..kv_dim]);
+                kv.v.append(&keys.v[t * kv_dim..][..kv_dim]);
                 if let Some((raw, norm)) = keys.index {
                     let width = shape.index_dim;
                     kv.index.extend_from_slice(&raw[t * width..][..width]);
@@ -82,7 +82,7 @@ impl Qsa for Reference {
         state: &QsaState,
         o: &mut Vec<f32>,
     ) {
-        let (d, kv_dim) = (shape.head_dim, shape.kv_dim());
+        let d = shape.head_dim;
         let rope = Rope::new(shape.rope_dims, shape.rope_base);
         let group = shape.heads / shape.kv_heads;
         for (t, slot, pos) in window.iter() {
@@ -92,6 +92,8 @@ impl Qsa for Reference {
                 o[t * shape.query_dim()..][..shape.query_dim()].fill(f32::NAN);
                 continue;
             }
+            let keys: Vec<Vec<f32>> = positions.iter().map(|&p| kv.k.row(p)).collect();
+            let values: Vec<Vec<f32>> = positions.iter().map(|&p| kv.v.row(p)).collect();
             for h in 0..shape.heads {
                 let both = &query.q[(t * shape.heads + h) * 2 * d..][..2 * d];
                 let (raw, gate) = both.split_at(d);
@@ -99,14 +101,14 @@ impl Qsa for Reference {
                 rms_norm(raw, query.norm, shape.eps, &mut q);
                 rope.rotate(pos, &mut q);
 
-                let at = |p: usize| p * kv_dim + h / group * d;
-                let score = |&p: &usize| dot(&q, &kv.k[at(p)..][..d]) / (d as f64).sqrt();
-                let scores: Vec<f64> = positions.iter().map(score).collect();
+                let first = h / group * d;
+                let score = |key: &Vec<f32>| dot(&q, &key[first..][..d]) / (d as f64).sqrt();
+                let scores: Vec<f64> = keys.iter().map(score).collect();
                 let weights = softmax(&scores);
 
                 for i in 0..d {
-                    let value = |(&p, w): (&usize, &f64)| w * f64::from(kv.v[at(p) + i]);
-                    let sum: f64 = positions.iter().zip(&weights).map(value).sum();
+                    let value = |(v, w): (&Vec<f32>, &f64)| w * f64::from(v[first + i]);
+                    let sum: f64 = values.iter().zip(&weights).map(value).sum();
                     o[(t * shape.heads + h) * d + i] = sum as f32 * sigmoid(gate[i]);
                 }
             }
@@ -118,7 +120,7 @@ impl Qsa for Reference {
     }
 
     fn export_qsa(&mut self, state: &QsaState, slot: usize) -> KvSlot {
-        state.slot(slot).clone()
+        state.slot(slot).export()
     }
 }
 

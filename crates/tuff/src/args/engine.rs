@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum, value_parser};
 use cpu::{CpuOptions, Isa};
 use engine::EngineConfig;
-use kernels::Activations;
+use kernels::{Activations, KvType};
 
 /// The context without --ctx, unless the model's own is shorter. The caches grow with the text,
 /// so a longer one costs nothing until it is used.
@@ -45,6 +45,28 @@ impl From<ActivationType> for Activations {
     }
 }
 
+/// How keys and values are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KvName {
+    /// 16 bits per value.
+    F16,
+    /// 8 bits per value with a scale per 32 values: half the memory of f16, and less exact.
+    #[value(name = "q8_0")]
+    Q8_0,
+    /// As they are: twice the memory of f16.
+    F32,
+}
+
+impl From<KvName> for KvType {
+    fn from(name: KvName) -> Self {
+        match name {
+            KvName::F16 => Self::F16,
+            KvName::Q8_0 => Self::Q8_0,
+            KvName::F32 => Self::F32,
+        }
+    }
+}
+
 /// Where and how the model runs.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Engine")]
@@ -73,6 +95,9 @@ pub(crate) struct DeviceArgs {
     /// Precision of activations in products of the cpu backend with quantised weights.
     #[arg(long, value_enum, value_name = "TYPE", default_value = "int8")]
     activations: ActivationType,
+    /// Type in which attention keeps the keys and values of the text so far.
+    #[arg(long, value_enum, value_name = "TYPE", default_value = "f16")]
+    kv: KvName,
     /// Tokens of a prompt that are computed together. Changes speed and memory, never a result.
     /// [default: 256]
     #[arg(long, value_name = "TOKENS", value_parser = value_parser!(u64).range(1..=MAX_CONTEXT))]
@@ -93,7 +118,7 @@ impl DeviceArgs {
     /// Sizes of an engine for one sequence of up to `context` tokens.
     pub(crate) fn config(&self, context: usize) -> EngineConfig {
         let chunk = count(self.chunk).unwrap_or(DEFAULT_CHUNK).min(context);
-        EngineConfig { slots: 1, context, chunk, ..EngineConfig::default() }
+        EngineConfig { slots: 1, context, chunk, kv: self.kv.into(), ..EngineConfig::default() }
     }
 }
 
