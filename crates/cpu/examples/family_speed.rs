@@ -11,6 +11,7 @@ use kernels::hc::HcRead;
 use kernels::moe::{MoeChoice, SharedExpert};
 use kernels::ple::PleInput;
 use kernels::qsa::AttendQuery;
+use kernels::rope::RopeScaling;
 use kernels::weight::WeightShape;
 use kernels::*;
 use std::time::{Duration, Instant};
@@ -166,6 +167,7 @@ impl Bench {
             head_dim: 256,
             rope_dims: 64,
             rope_base: 1e7,
+            rope_scaling: RopeScaling::None,
             index_heads: 4,
             index_dim: 128,
             budget: 2048,

@@ -8,6 +8,7 @@ use common::*;
 use gguf::TensorType;
 use kernels::Activations::{self, F32, Int8};
 use kernels::moe::MoeChoice;
+use kernels::rope::RopeScaling;
 use kernels::{GdnShape, HcShape, KvType, PleShape, QsaShape};
 use lab::{
     Attention, DeltaRule, DeltaStep, Experts, HcStep, HyperConnection, Matmul, Ngram, OpCase,
@@ -97,6 +98,7 @@ fn every_other_family() {
         head_dim: 40,
         rope_dims: 16,
         rope_base: 1e7,
+        rope_scaling: RopeScaling::None,
         index_heads: 2,
         index_dim: 24,
         budget: 32,

@@ -9,6 +9,7 @@ use cpu::{Cpu, CpuOptions, Isa};
 use kernels::gdn::GdnInput;
 use kernels::ple::PleInput;
 use kernels::qsa::{AttendQuery, IndexQuery};
+use kernels::rope::RopeScaling;
 use kernels::{
     Device, Gdn, GdnShape, Hc, HcShape, KvType, Ple, PleShape, PleWeights, Qsa, QsaKeys, QsaShape,
     Window,
@@ -95,6 +96,7 @@ fn sparse_and_dense_attention() {
             head_dim,
             rope_dims: 16,
             rope_base: 1e7,
+            rope_scaling: RopeScaling::None,
             index_heads: 5,
             index_dim: 24,
             budget: 24,

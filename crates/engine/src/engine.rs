@@ -1,5 +1,6 @@
 //! The engine: a loaded model, its slots, and windows over them.
 
+use crate::capacity::check_context;
 use crate::forward::Pass;
 use crate::mtp::Mtp;
 use crate::probe::{NoProbe, Probe};
@@ -44,7 +45,8 @@ impl<B: Backend> Engine<B> {
     /// Loads `checkpoint` onto `backend`; `progress` is told the bytes loaded so far.
     ///
     /// # Errors
-    /// When a size is zero, a weight's format has no kernel, or memory is short.
+    /// When a size is zero, the context is longer than the model or memory allows, heads do not fit
+    /// the type of keys and values, a weight's format has no kernel, or memory is short.
     pub fn new(
         mut backend: B,
         checkpoint: &Checkpoint,
@@ -52,10 +54,15 @@ impl<B: Backend> Engine<B> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self, Error> {
         config.check()?;
+        check_context(&checkpoint.hp, &config)?;
         let mut hp = checkpoint.hp.clone();
-        let (weights, done) = Weights::load(&mut backend, checkpoint, progress)?;
+        let scaling = config.rope_scaling;
+        let (weights, done) = Weights::load(&mut backend, checkpoint, scaling, progress)?;
         let block = match config.mtp {
-            Some(extent) => MtpWeights::load(&mut backend, checkpoint, extent, (done, progress))?,
+            Some(extent) => {
+                let how = (extent, scaling);
+                MtpWeights::load(&mut backend, checkpoint, how, (done, progress))?
+            }
             None => None,
         };
         hp.mtp_layers = usize::from(block.is_some());

@@ -6,6 +6,7 @@
 //! draws tokens and streams text; [`speculation`] makes it faster and never changes it. [`timed`] shows where the time goes.
 #![forbid(unsafe_code)]
 
+mod capacity;
 mod config;
 mod drafting;
 mod engine;
@@ -26,6 +27,7 @@ mod stop;
 pub mod timed;
 mod weights;
 
+pub use capacity::token_bytes;
 pub use config::EngineConfig;
 pub use drafting::{DraftStep, TakenBlock};
 pub use engine::Engine;

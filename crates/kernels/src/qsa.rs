@@ -1,6 +1,7 @@
 //! Family `qsa`: attention over the blocks of the cache that an indexer selects.
 
 use crate::host::KvSlot;
+use crate::rope::{RopeScaling, RopeShape};
 use crate::{Device, Window};
 
 /// Sizes of a sparse attention layer.
@@ -16,6 +17,8 @@ pub struct QsaShape {
     pub rope_dims: usize,
     /// Base of the rotation frequencies.
     pub rope_base: f32,
+    /// How positions beyond the model's own context are reached, by index heads too.
+    pub rope_scaling: RopeScaling,
     /// Query heads of the indexer.
     pub index_heads: usize,
     /// Width of an index head.
@@ -44,9 +47,14 @@ impl QsaShape {
         self.budget.checked_div(self.block).unwrap_or(0)
     }
 
-    /// Rotated features of an index head.
-    pub fn index_rope_dims(&self) -> usize {
-        self.rope_dims.min(self.index_dim)
+    /// Rotation of a head.
+    pub fn rope(&self) -> RopeShape {
+        RopeShape { dims: self.rope_dims, base: self.rope_base, scaling: self.rope_scaling }
+    }
+
+    /// Rotation of an index head.
+    pub fn index_rope(&self) -> RopeShape {
+        RopeShape { dims: self.rope_dims.min(self.index_dim), ..self.rope() }
     }
 }
 

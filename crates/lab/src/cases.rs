@@ -8,6 +8,7 @@ use crate::{OpCase, weight_types};
 use gguf::TensorType;
 use kernels::moe::MoeChoice;
 use kernels::mtp::NormExtent;
+use kernels::rope::RopeScaling;
 use kernels::{Activations, GdnShape, HcShape, KvType, PleShape, QsaShape};
 
 /// Matrices of the full-size model, `(n_in, n_out)`: the delta-rule projections, down and up of the
@@ -37,6 +38,7 @@ pub const QSA: QsaShape = QsaShape {
     head_dim: 256,
     rope_dims: 64,
     rope_base: 1e7,
+    rope_scaling: RopeScaling::None,
     index_heads: 4,
     index_dim: 128,
     budget: 2048,

@@ -7,6 +7,7 @@ mod toy;
 use gguf::TensorType;
 use kernels::Activations::{self, F32, Int8};
 use kernels::moe::MoeChoice;
+use kernels::rope::RopeScaling;
 use kernels::{GdnShape, HcShape, KvType, PleShape, QsaShape};
 use lab::{
     Attention, DeltaRule, DeltaStep, Experts, Fault, HcStep, HyperConnection, Input, Matmul, Ngram,
@@ -115,6 +116,7 @@ fn faults_of_the_other_families_are_caught() {
         head_dim: 40,
         rope_dims: 16,
         rope_base: 1e7,
+        rope_scaling: RopeScaling::None,
         index_heads: 2,
         index_dim: 24,
         budget: 8,

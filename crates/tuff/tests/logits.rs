@@ -93,6 +93,8 @@ fn chunks_and_threads_change_no_bit() {
         logits(&model("quantmix"), &ids, more, &output).ok();
         assert!(fs::read(&output).unwrap() == whole, "{more}");
     }
+    logits(&model("quantmix"), &ids, "--rope-scaling yarn --rope-scale 1", &output).ok();
+    assert!(fs::read(&output).unwrap() == whole, "stretched by one");
     logits(&model("quantmix"), &ids, "--kv q8_0", &output).ok();
     let whole = fs::read(&output).unwrap();
     logits(&model("quantmix"), &ids, "--kv q8_0 --chunk 7", &output).ok();

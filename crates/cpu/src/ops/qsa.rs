@@ -30,7 +30,7 @@ impl Qsa for Cpu {
     ) {
         let (dim, kv_dim, simd) = (shape.head_dim, shape.kv_dim(), self.simd);
         let pairs = shape.rope_dims / 2;
-        let angles = self.work.angles.of(shape.rope_dims, shape.rope_base, window);
+        let angles = self.work.angles.of(shape.rope(), window);
         for run in window.runs() {
             let kv = state.extend(shape, run);
             for t in run.rows() {
@@ -53,7 +53,7 @@ impl Qsa for Cpu {
                     let key = &mut kv.blocks[start..];
                     simd.rms_norm(mean, norm, shape.eps, key);
                     let angles = &mut self.work.index_angles;
-                    angles.rotate(shape.index_rope_dims(), shape.rope_base, (first, key));
+                    angles.rotate(shape.index_rope(), first, key);
                 }
             }
         }
@@ -72,8 +72,8 @@ impl Qsa for Cpu {
             return window.iter().for_each(|(_, _, pos)| selection.push_all(pos));
         };
         let (width, simd) = (shape.index_dim, self.simd);
-        let (query_len, pairs) = (shape.index_heads * width, shape.index_rope_dims() / 2);
-        let angles = self.work.index_angles.of(shape.index_rope_dims(), shape.rope_base, window);
+        let (query_len, pairs) = (shape.index_heads * width, shape.index_rope().dims / 2);
+        let angles = self.work.index_angles.of(shape.index_rope(), window);
         for (t, slot, pos) in window.iter() {
             let blocks = (pos + 1) / shape.block;
             if blocks <= shape.max_blocks() {
@@ -107,7 +107,7 @@ impl Qsa for Cpu {
         state: &QsaState,
         o: &mut Vec<f32>,
     ) {
-        let angles = self.work.angles.of(shape.rope_dims, shape.rope_base, window);
+        let angles = self.work.angles.of(shape.rope(), window);
         let attention = Attention { shape, query: &query, state, angles, simd: self.simd };
         let out = Shared::new(&mut o[..window.rows() * shape.query_dim()]);
         let shared_by = shape.heads / shape.kv_heads;

@@ -288,7 +288,7 @@ fn attend(simd: &Kernels, cache: &Cache, heads: std::ops::Range<usize>, piece: u
         });
     }
     let exact = |p: u32| {
-        let key = &rows.row(p as usize)[first..][..dim];
+        let key = &rows.rows(p as usize..p as usize + 1)[first..][..dim];
         let products = key.iter().zip(&q[heads.start * dim..]);
         0.5 * products.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>()
     };

@@ -4,6 +4,7 @@ use super::memory::reserve;
 use super::state::KvSlot;
 use crate::{Error, KvType, QsaShape};
 use quant::{Half, decode_row, quantise_activation};
+use std::ops::Range;
 
 /// Rows of keys or values of one slot, encoded one by one as they come.
 #[derive(Clone, Debug)]
@@ -66,9 +67,9 @@ impl KvRows {
         self.bytes.truncate(rows * self.row_bytes());
     }
 
-    /// Row number `row`, decoded.
-    pub fn row(&self, row: usize) -> Vec<f32> {
-        self.decode_bytes(&self.bytes[row * self.row_bytes()..][..self.row_bytes()])
+    /// Some rows, decoded `[rows, width]`.
+    pub fn rows(&self, rows: Range<usize>) -> Vec<f32> {
+        self.decode_bytes(&self.bytes[rows.start * self.row_bytes()..rows.end * self.row_bytes()])
     }
 
     /// All rows, decoded `[len, width]`. Appended again, they decode to the same values.
@@ -178,7 +179,7 @@ mod tests {
             let mut cache = rows(ty, &values(1.0));
             let all = cache.decode();
             assert_eq!((cache.len(), cache.is_empty(), cache.ty()), (3, false, ty));
-            assert_eq!(cache.row(1), all[32..64]);
+            assert_eq!(cache.rows(1..3), all[32..]);
             cache.truncate(1);
             assert_eq!(cache.decode(), all[..32]);
         }

@@ -252,6 +252,7 @@ impl PleState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rope::RopeScaling;
 
     #[test]
     fn fault_136_a_cache_beyond_any_memory_is_an_error_and_the_cache_stays() {
@@ -261,6 +262,7 @@ mod tests {
             head_dim: 8192,
             rope_dims: 2,
             rope_base: 1e7,
+            rope_scaling: RopeScaling::None,
             index_heads: 1,
             index_dim: 8192,
             budget: 4,
@@ -287,6 +289,7 @@ mod tests {
             head_dim: 48,
             rope_dims: 2,
             rope_base: 1e7,
+            rope_scaling: RopeScaling::None,
             index_heads: 1,
             index_dim: 8,
             budget: 4,

@@ -1,7 +1,7 @@
 //! Indexed sparse attention.
 
 use super::{Reference, dot, rms_norm};
-use crate::host::{KvSlot, QsaState, Selection};
+use crate::host::{KvRows, KvSlot, QsaState, Selection};
 use crate::qsa::{AttendQuery, IndexQuery};
 use crate::rope::Rope;
 use crate::scalar::{relu, sigmoid};
@@ -16,7 +16,7 @@ impl Qsa for Reference {
         state: &mut QsaState,
     ) {
         let (d, kv_dim, eps) = (shape.head_dim, shape.kv_dim(), shape.eps);
-        let rope = Rope::new(shape.rope_dims, shape.rope_base);
+        let rope = Rope::new(shape.rope());
         for run in window.runs() {
             let kv = state.extend(shape, run);
             for t in run.rows() {
@@ -50,7 +50,7 @@ impl Qsa for Reference {
     ) {
         selection.start(shape.block);
         let width = shape.index_dim;
-        let rope = Rope::new(shape.index_rope_dims(), shape.rope_base);
+        let rope = Rope::new(shape.index_rope());
         for (t, slot, pos) in window.iter() {
             let Some(IndexQuery { q, norm }) = &query else {
                 selection.push_all(pos);
@@ -83,7 +83,7 @@ impl Qsa for Reference {
         o: &mut Vec<f32>,
     ) {
         let d = shape.head_dim;
-        let rope = Rope::new(shape.rope_dims, shape.rope_base);
+        let rope = Rope::new(shape.rope());
         let group = shape.heads / shape.kv_heads;
         for (t, slot, pos) in window.iter() {
             let kv = state.slot(slot);
@@ -92,8 +92,10 @@ impl Qsa for Reference {
                 o[t * shape.query_dim()..][..shape.query_dim()].fill(f32::NAN);
                 continue;
             }
-            let keys: Vec<Vec<f32>> = positions.iter().map(|&p| kv.k.row(p)).collect();
-            let values: Vec<Vec<f32>> = positions.iter().map(|&p| kv.v.row(p)).collect();
+            let stored = |rows: &KvRows| -> Vec<Vec<f32>> {
+                positions.iter().map(|&p| rows.rows(p..p + 1)).collect()
+            };
+            let (keys, values) = (stored(&kv.k), stored(&kv.v));
             for h in 0..shape.heads {
                 let both = &query.q[(t * shape.heads + h) * 2 * d..][..2 * d];
                 let (raw, gate) = both.split_at(d);
@@ -134,7 +136,7 @@ fn block_key(shape: &QsaShape, raw: &[f32], norm: &[f32], first: usize) -> Vec<f
     let mean: Vec<f32> = (0..width).map(mean).collect();
     let mut key = vec![0.0; width];
     rms_norm(&mean, norm, shape.eps, &mut key);
-    Rope::new(shape.index_rope_dims(), shape.rope_base).rotate(first, &mut key);
+    Rope::new(shape.index_rope()).rotate(first, &mut key);
     key
 }
 
