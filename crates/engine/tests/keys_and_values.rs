@@ -49,9 +49,14 @@ fn the_cpu_agrees_with_the_reference_on_rounded_and_stretched_caches() {
         let mut reference = engine_on(Reference, "tiny-f32", sizes);
         let found = logits_in_chunks(&mut cpu, tokens, &[32]);
         let expected = logits_in_chunks(&mut reference, tokens, &[32]);
-        // Keys at the edge of two codes may be stored as either.
+        // Keys at the edge of two codes may be stored as either, and a code of 8 bits is a large
+        // step.
         let divergence = mean_kld(&found, &expected, cpu.hyper_params().vocab);
-        let limit = if kv == KvType::F32 { 1e-10 } else { 1e-6 };
+        let limit = match kv {
+            KvType::F32 => 1e-10,
+            KvType::F16 => 1e-6,
+            KvType::Q8_0 => 1e-5,
+        };
         assert!(divergence <= limit, "{kv} {rope_scaling:?}: {divergence}");
     }
 }

@@ -134,9 +134,10 @@ impl Attention<'_> {
 
     /// One key/value head of the slot's keys or values at the positions.
     fn cached<'a>(&self, rows: &'a KvRows, tile: &Tile, positions: &'a [u32]) -> Cached<'a> {
-        let (dim, stride) = (self.shape.head_dim, self.shape.kv_dim());
-        let first = tile.kv_head * dim;
-        Cached { rows: rows.bytes(), ty: rows.ty(), stride, first, dim, positions }
+        let (dim, ty) = (self.shape.head_dim, rows.ty());
+        let row_bytes = ty.bytes(self.shape.kv_dim());
+        let first_byte = ty.bytes(tile.kv_head * dim);
+        Cached { rows: rows.bytes(), row_bytes, first_byte, ty, dim, positions }
     }
 
     /// Softmax of the scores, `[rows, heads, longest]`.

@@ -163,9 +163,9 @@ fn score_blocks(simd: &Kernels, heads: &[f32], (keys, width): (&[f32], usize), s
                 q,
                 keys: Cached {
                     rows: bytemuck::cast_slice(keys),
+                    row_bytes: KvType::F32.bytes(width),
+                    first_byte: 0,
                     ty: KvType::F32,
-                    stride: width,
-                    first: 0,
                     dim: width,
                     positions: &NUMBERS[..count],
                 },

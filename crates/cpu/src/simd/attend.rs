@@ -96,10 +96,11 @@ impl Scores<'_> {
             let mut i = 0;
             while i + GROUP <= dim {
                 let scales = scales::<L, F>(&keys, i);
-                for j in (0..GROUP).step_by(L::WIDTH) {
-                    self.multiply::<L, F, H>((&keys, &scales), i + j, &mut acc);
+                let end = i + GROUP;
+                while i < end {
+                    self.multiply::<L, F, H>((&keys, &scales), i, &mut acc);
+                    i += L::WIDTH;
                 }
-                i += GROUP;
             }
             while i + L::WIDTH <= dim {
                 let scales = scales::<L, F>(&keys, i);

@@ -63,14 +63,14 @@ impl KvFormat for Q8_0 {
 /// One key/value head of some cache positions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cached<'a> {
-    /// A row of `stride` values per position.
+    /// A row of `row_bytes` bytes per position.
     pub(crate) rows: &'a [u8],
-    /// Type of the values; `stride`, `first` and `dim` are multiples of its block.
+    pub(crate) row_bytes: usize,
+    /// Where in a row the head begins.
+    pub(crate) first_byte: usize,
+    /// Type of the values.
     pub(crate) ty: KvType,
-    pub(crate) stride: usize,
-    /// First value of the head in a row.
-    pub(crate) first: usize,
-    /// Width of a head.
+    /// Width of a head, a multiple of the type's block.
     pub(crate) dim: usize,
     /// The positions in question.
     pub(crate) positions: &'a [u32],
@@ -79,11 +79,10 @@ pub(crate) struct Cached<'a> {
 impl Cached<'_> {
     /// Asserts that every position has a row.
     pub(super) fn check(&self) {
-        let whole = |values: usize| values.is_multiple_of(self.ty.block());
-        assert!(whole(self.stride) && whole(self.first) && whole(self.dim));
+        assert!(self.dim.is_multiple_of(self.ty.block()));
         let last = self.positions.iter().copied().max().unwrap_or(0) as usize;
-        let head_end = self.ty.bytes(self.first.saturating_add(self.dim));
-        let end = last.saturating_mul(self.ty.bytes(self.stride)).saturating_add(head_end);
+        let head_end = self.first_byte.saturating_add(self.ty.bytes(self.dim));
+        let end = last.saturating_mul(self.row_bytes).saturating_add(head_end);
         assert!(self.positions.is_empty() || end <= self.rows.len());
     }
 
@@ -96,8 +95,7 @@ impl Cached<'_> {
         // SAFETY: by the caller's promise.
         unsafe {
             let position = *self.positions.get_unchecked(i) as usize;
-            let bytes = position * self.ty.bytes(self.stride) + self.ty.bytes(self.first);
-            self.rows.as_ptr().add(bytes)
+            self.rows.as_ptr().add(position * self.row_bytes + self.first_byte)
         }
     }
 }

@@ -269,7 +269,8 @@ fn attend(simd: &Kernels, cache: &Cache, heads: std::ops::Range<usize>, piece: u
     let mut scores = vec![f32::NAN; heads.len() * count];
     let mut o = vec![0.0; heads.len() * dim];
     let (bytes, ty) = (rows.bytes(), rows.ty());
-    let cached = |positions| Cached { rows: bytes, ty, stride, first, dim, positions };
+    let (row_bytes, first_byte) = (ty.bytes(stride), ty.bytes(first));
+    let cached = |positions| Cached { rows: bytes, row_bytes, first_byte, ty, dim, positions };
     for (i, chunk) in positions.chunks(piece).enumerate() {
         simd.run(Scores {
             q: &q[heads.start * dim..heads.end * dim],
