@@ -11,6 +11,7 @@ use kernels::hc::HcRead;
 use kernels::moe::{MoeChoice, SharedExpert};
 use kernels::ple::PleInput;
 use kernels::qsa::AttendQuery;
+use kernels::rope::RopeScaling;
 use kernels::weight::WeightShape;
 use kernels::*;
 use std::time::{Duration, Instant};
@@ -158,7 +159,7 @@ impl Bench {
         Ok(())
     }
 
-    fn qsa(&mut self, cached: usize) -> Result<(), Error> {
+    fn qsa(&mut self, cached: usize, kv: KvType) -> Result<(), Error> {
         let (cpu, rows) = (&mut self.cpu, self.rows);
         let shape = QsaShape {
             heads: 24,
@@ -166,6 +167,7 @@ impl Bench {
             head_dim: 256,
             rope_dims: 64,
             rope_base: 1e7,
+            rope_scaling: RopeScaling::None,
             index_heads: 4,
             index_dim: 128,
             budget: 2048,
@@ -174,7 +176,7 @@ impl Bench {
         };
         let (k_norm, q_norm) = (values(256, 1.0), values(256, 1.0));
         let (k, v) = (values(cached.max(rows) * 512, 1.0), values(cached.max(rows) * 512, 1.0));
-        let mut state = cpu.new_qsa_state(&shape, 1, cached + rows)?;
+        let mut state = cpu.new_qsa_state(&shape, 1, cached + rows, kv)?;
         cpu.reserve_qsa(&shape, &mut state, 0, cached + rows)?;
         let keys = || QsaKeys { k: &k, v: &v, k_norm: &k_norm, index: None };
         let mut window = Window::new();
@@ -195,8 +197,8 @@ impl Bench {
             let query = AttendQuery { q: &q, norm: &q_norm, selection: &selection };
             cpu.qsa_attend(&shape, &window, query, &state, &mut o);
         });
-        self.print("qsa_append", append);
-        self.print(&format!("qsa_attend {cached}"), attend);
+        self.print(&format!("qsa_append {kv}"), append);
+        self.print(&format!("qsa_attend {cached} {kv}"), attend);
         Ok(())
     }
 
@@ -231,7 +233,10 @@ impl Bench {
             ("hc", Self::hc),
             ("moe", Self::moe),
             ("gdn", Self::gdn),
-            ("qsa", |b| [256, 2048].iter().try_for_each(|&cached| b.qsa(cached))),
+            ("qsa", |b| {
+                let each = |kv| [256, 2048].map(|cached| (cached, kv));
+                KvType::ALL.into_iter().flat_map(each).try_for_each(|(n, kv)| b.qsa(n, kv))
+            }),
             ("ple", Self::ple),
         ];
         for (name, family) in families {

@@ -12,6 +12,7 @@ use kernels::moe::{GateUp, MoeChoice, SharedExpert};
 use kernels::ple::PleInput;
 use kernels::qsa::{AttendQuery, IndexQuery};
 use kernels::reference::Reference;
+use kernels::rope::RopeScaling;
 use kernels::weight::WeightShape;
 use kernels::{
     Activations, Backend, Device, GdnShape, Hc, HcShape, HcWeights, Moe, PleShape, PleWeights,
@@ -39,7 +40,7 @@ trait Run {
     fn hc(&mut self, rows: usize) -> Vec<Vec<f32>>;
     fn moe(&mut self, rows: usize, fused: bool) -> Vec<Vec<f32>>;
     fn gdn(&mut self, conv_kernel: usize, windows: &[Window]) -> Vec<Vec<f32>>;
-    fn qsa(&mut self, block: usize, windows: &[Window]) -> Vec<Vec<f32>>;
+    fn qsa(&mut self, block: usize, scaling: RopeScaling, windows: &[Window]) -> Vec<Vec<f32>>;
     fn ple(&mut self, kernel: usize, windows: &[Window]) -> Vec<Vec<f32>>;
 }
 
@@ -145,7 +146,12 @@ where
         results
     }
 
-    fn qsa(&mut self, block: usize, windows: &[Window]) -> Vec<Vec<f32>> {
+    fn qsa(
+        &mut self,
+        block: usize,
+        rope_scaling: RopeScaling,
+        windows: &[Window],
+    ) -> Vec<Vec<f32>> {
         let device = &mut self.0;
         let shape = QsaShape {
             heads: 4,
@@ -153,6 +159,7 @@ where
             head_dim: 40,
             rope_dims: 16,
             rope_base: 1e7,
+            rope_scaling,
             index_heads: 2,
             index_dim: 24,
             budget: 8,
@@ -162,7 +169,7 @@ where
         let mut random = Random::new(6);
         let (q_norm, k_norm) = (random.values(40, 1.0), random.values(40, 1.0));
         let (iq_norm, ik_norm) = (random.values(24, 1.0), random.values(24, 1.0));
-        let mut state = device.new_qsa_state(&shape, 3, 64).unwrap();
+        let mut state = device.new_qsa_state(&shape, 3, 64, kernels::KvType::F32).unwrap();
         let mut selection = device.new_selection();
         let mut results = Vec::new();
         for window in windows {
@@ -261,7 +268,9 @@ fn fault_127_delta_rule_over_512_steps() {
 #[test]
 fn fault_042_sparse_and_dense_attention_with_poisoned_buffers() {
     for block in [0, 2, 4] {
-        compare("qsa", |on| on.qsa(block, &windows()));
+        for scaling in [RopeScaling::None, RopeScaling::yarn(4.0, 16)] {
+            compare("qsa", |on| on.qsa(block, scaling, &windows()));
+        }
     }
 }
 

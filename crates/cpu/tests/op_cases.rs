@@ -8,7 +8,8 @@ use common::*;
 use gguf::TensorType;
 use kernels::Activations::{self, F32, Int8};
 use kernels::moe::MoeChoice;
-use kernels::{GdnShape, HcShape, PleShape, QsaShape};
+use kernels::rope::RopeScaling;
+use kernels::{GdnShape, HcShape, KvType, PleShape, QsaShape};
 use lab::{
     Attention, DeltaRule, DeltaStep, Experts, HcStep, HyperConnection, Matmul, Ngram, OpCase,
     Projection, Sampling,
@@ -97,6 +98,7 @@ fn every_other_family() {
         head_dim: 40,
         rope_dims: 16,
         rope_base: 1e7,
+        rope_scaling: RopeScaling::None,
         index_heads: 2,
         index_dim: 24,
         budget: 32,
@@ -117,8 +119,11 @@ fn every_other_family() {
             cases.push(OpCase::HyperConnection(hc));
         }
         for (block, context) in [(4, 0), (4, 150), (0, 150)] {
-            let shape = QsaShape { block, ..qsa };
-            cases.push(OpCase::Attention(Attention { shape, context, rows }));
+            for kv in KvType::ALL {
+                let head_dim = if kv == KvType::Q8_0 { 96 } else { 40 };
+                let shape = QsaShape { block, head_dim, ..qsa };
+                cases.push(OpCase::Attention(Attention { shape, kv, context, rows }));
+            }
         }
         cases.push(OpCase::Ngram(Ngram { shape: ple, rows }));
         cases.push(OpCase::Sampling(Sampling { vocab: 1234, rows }));

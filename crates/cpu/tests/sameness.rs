@@ -9,8 +9,10 @@ use cpu::{Cpu, CpuOptions, Isa};
 use kernels::gdn::GdnInput;
 use kernels::ple::PleInput;
 use kernels::qsa::{AttendQuery, IndexQuery};
+use kernels::rope::RopeScaling;
 use kernels::{
-    Device, Gdn, GdnShape, Hc, HcShape, Ple, PleShape, PleWeights, Qsa, QsaKeys, QsaShape, Window,
+    Device, Gdn, GdnShape, Hc, HcShape, KvType, Ple, PleShape, PleWeights, Qsa, QsaKeys, QsaShape,
+    Window,
 };
 
 const TOKENS: usize = 70;
@@ -82,13 +84,19 @@ fn delta_rule_and_its_convolution() {
 
 #[test]
 fn sparse_and_dense_attention() {
-    for (block, head_dim, heads) in [(0, 40, 4), (4, 64, 12), (4, 37, 10)] {
+    use KvType::{F16, F32, Q8_0};
+    let cases = [(0, 40, 4, [F32, F16]), (4, 64, 12, [F16, Q8_0]), (4, 37, 10, [F32, F16])];
+    let each = cases.iter().flat_map(|(block, dim, heads, types)| {
+        types.iter().map(move |&kv| (*block, *dim, *heads, kv))
+    });
+    for (block, head_dim, heads, kv) in each.chain([(0, 96, 6, Q8_0)]) {
         let shape = QsaShape {
             heads,
             kv_heads: 2,
             head_dim,
             rope_dims: 16,
             rope_base: 1e7,
+            rope_scaling: RopeScaling::None,
             index_heads: 5,
             index_dim: 24,
             budget: 24,
@@ -102,7 +110,7 @@ fn sparse_and_dense_attention() {
         let (k, v, q) = (draw(shape.kv_dim()), draw(shape.kv_dim()), draw(2 * shape.query_dim()));
         let (index_k, index_q) = (draw(24), draw(5 * 24));
         compare(|cpu, windows| {
-            let mut state = cpu.new_qsa_state(&shape, 2, TOKENS).unwrap();
+            let mut state = cpu.new_qsa_state(&shape, 2, TOKENS, kv).unwrap();
             let mut selection = cpu.new_selection();
             let (mut results, mut chosen) = (Vec::new(), Vec::new());
             for window in windows {
@@ -120,7 +128,8 @@ fn sparse_and_dense_attention() {
                 let blocks = cpu.selected_blocks(&selection);
                 chosen.extend(blocks.iter().flatten().map(|&b| b as f32));
             }
-            [results, chosen].concat()
+            let slot = cpu.export_qsa(&state, 1);
+            [results, chosen, slot.k, slot.v].concat()
         });
     }
 }

@@ -1,28 +1,43 @@
 //! Sizes of an engine.
 
 use crate::Error;
+use kernels::KvType;
 use kernels::mtp::NormExtent;
+use kernels::rope::RopeScaling;
 use kernels::window::MAX_DEFERRED;
 
-/// Sizes of an engine, and whether it drafts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Sizes of an engine, how it keeps keys and values, and whether it drafts.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EngineConfig {
     /// Sequences that can be live at once.
     pub slots: usize,
-    /// Tokens that a sequence may have.
+    /// Tokens that a sequence may have, at most those of the model's own context times the factor
+    /// of `rope_scaling`.
     pub context: usize,
     /// Rows that a window may have; prompts go through in chunks of this many.
     pub chunk: usize,
     /// Tokens that a deferred feed may have: one more than the drafts of a round. Each takes room
     /// in every slot for the inputs of the recurrent layers. 0 is for engines that defer nothing.
     pub deferred: usize,
+    /// Type in which keys and values are kept, those of the drafting block too.
+    pub kv: KvType,
+    /// How positions beyond the model's own context are reached.
+    pub rope_scaling: RopeScaling,
     /// Loads the drafting block of a model that has one, with its streams normalised like this.
     pub mtp: Option<NormExtent>,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { slots: 1, context: 4096, chunk: 256, deferred: 0, mtp: None }
+        Self {
+            slots: 1,
+            context: 4096,
+            chunk: 256,
+            deferred: 0,
+            kv: KvType::F32,
+            rope_scaling: RopeScaling::None,
+            mtp: None,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The engine: a loaded model, its slots, and windows over them.
 
+use crate::capacity::{check_context, token_bytes};
 use crate::fingerprint::{self, Fingerprint};
 use crate::forward::Pass;
 use crate::mtp::Mtp;
@@ -47,7 +48,8 @@ impl<B: Backend> Engine<B> {
     /// Loads `checkpoint` onto `backend`; `progress` is told the bytes loaded so far.
     ///
     /// # Errors
-    /// When a size is zero, a weight's format has no kernel, or memory is short.
+    /// When a size is zero, the context is longer than the model or memory allows, heads do not fit
+    /// the type of keys and values, a weight's format has no kernel, or memory is short.
     pub fn new(
         mut backend: B,
         checkpoint: &Checkpoint,
@@ -55,14 +57,20 @@ impl<B: Backend> Engine<B> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self, Error> {
         config.check()?;
+        check_context(&checkpoint.hp, &config)?;
         let mut hp = checkpoint.hp.clone();
-        let (weights, done) = Weights::load(&mut backend, checkpoint, progress)?;
+        let scaling = config.rope_scaling;
+        let (weights, done) = Weights::load(&mut backend, checkpoint, scaling, progress)?;
         let block = match config.mtp {
-            Some(extent) => MtpWeights::load(&mut backend, checkpoint, extent, (done, progress))?,
+            Some(extent) => {
+                let how = (extent, scaling);
+                MtpWeights::load(&mut backend, checkpoint, how, (done, progress))?
+            }
             None => None,
         };
         hp.mtp_layers = usize::from(block.is_some());
-        let settings = format!("{} {:?}", backend.name(), config.mtp);
+        let EngineConfig { mtp, kv, rope_scaling, .. } = config;
+        let settings = format!("{} {mtp:?} {kv} {rope_scaling:?}", backend.name());
         let fingerprint = fingerprint::of_model(checkpoint, &settings);
         let slots = Slots::new(&mut backend, &weights, &config)?;
         let mtp = block.map(|block| Mtp::new(&mut backend, block, &hp, &config)).transpose()?;
@@ -91,15 +99,9 @@ impl<B: Backend> Engine<B> {
         &self.hp
     }
 
-    /// Bytes that a token takes in the caches of its slot: keys, values and index keys of all
-    /// layers.
+    /// Bytes that a token takes in the caches of its slot, see [`crate::token_bytes`].
     pub fn cache_bytes_per_token(&self) -> u64 {
-        let element = size_of::<f32>();
-        let hp = &self.hp;
-        let mtp = hp.mtp_kv_bytes_per_token(element);
-        // Pooled keys are less than the raw ones: a block has at least one token.
-        let index = 2 * hp.index_key_bytes_per_token(element);
-        hp.kv_bytes_per_token(element) + index + mtp
+        token_bytes(&self.hp, &self.config)
     }
 
     /// Sizes of the engine.

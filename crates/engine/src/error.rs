@@ -137,6 +137,34 @@ pub enum Error {
         /// Most drafts of a round.
         limit: usize,
     },
+    /// The context is longer than the model reaches.
+    #[error(
+        "a context of {context} tokens is beyond the {limit} that the model reaches; lower --ctx, or \
+         stretch it with --rope-scaling yarn --rope-scale {scale}"
+    )]
+    ContextTooLong {
+        /// Tokens asked for.
+        context: usize,
+        /// Tokens that the model reaches with its scaling.
+        limit: usize,
+        /// A scale that would do.
+        scale: usize,
+    },
+    /// The context is longer than memory can hold.
+    #[error(
+        "a context of {context} tokens takes {bytes} bytes for {slots} sequences, and there is memory \
+         for {fits} tokens; lower --ctx, or keep keys and values in fewer bits with --kv"
+    )]
+    ContextMemory {
+        /// Tokens asked for.
+        context: usize,
+        /// Sequences at once.
+        slots: usize,
+        /// Bytes of all caches when they are full.
+        bytes: u64,
+        /// Tokens of context that memory has room for.
+        fits: u64,
+    },
     /// A setting of the engine makes no sense.
     #[error("{what}: {value} is not usable, {rule}")]
     BadSetting {

@@ -10,6 +10,7 @@
 mod answer;
 pub mod batch;
 pub mod cache;
+mod capacity;
 mod config;
 mod drafting;
 mod engine;
@@ -32,6 +33,7 @@ mod stop;
 pub mod timed;
 mod weights;
 
+pub use capacity::token_bytes;
 pub use config::EngineConfig;
 pub use drafting::{DraftStep, TakenBlock};
 pub use engine::Engine;

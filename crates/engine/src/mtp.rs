@@ -122,7 +122,7 @@ impl<B: Backend> Mtp<B> {
         hp: &HyperParams,
         config: &EngineConfig,
     ) -> Result<Self, Error> {
-        let EngineConfig { slots, context, chunk, deferred, .. } = *config;
+        let EngineConfig { slots, context, chunk, deferred, kv, .. } = *config;
         let kept_rows = KEPT.max(deferred);
         let most_rows = chunk.saturating_add(kept_rows);
         let Mixer::Attention(attention) = &weights.layer.mixer else {
@@ -130,7 +130,7 @@ impl<B: Backend> Mtp<B> {
         };
         // The rows of drafts come behind those of the sequence.
         let context = context.saturating_add(MAX_DEPTH);
-        let state = backend.new_qsa_state(&attention.shape, slots, context)?;
+        let state = backend.new_qsa_state(&attention.shape, slots, context, kv)?;
         let (h, wide) = (hp.embd, hp.hc.streams * hp.embd);
         let mut buffer = |rows: usize, width: usize| backend.alloc(rows.saturating_mul(width));
         Ok(Self {

@@ -1,5 +1,6 @@
 //! Kernel shapes from hyper-parameters.
 
+use kernels::rope::RopeScaling;
 use kernels::{GdnShape, HcShape, PleShape, QsaShape};
 use model::{HyperParams, LayerKind, PleParams};
 
@@ -18,7 +19,7 @@ pub(crate) fn gdn_shape(hp: &HyperParams) -> GdnShape {
     }
 }
 
-pub(crate) fn qsa_shape(hp: &HyperParams, kind: LayerKind) -> QsaShape {
+pub(crate) fn qsa_shape(hp: &HyperParams, kind: LayerKind, rope_scaling: RopeScaling) -> QsaShape {
     let (attn, indexer) = (&hp.attn, &hp.indexer);
     let block = match kind {
         LayerKind::Attention { block } => block,
@@ -30,6 +31,7 @@ pub(crate) fn qsa_shape(hp: &HyperParams, kind: LayerKind) -> QsaShape {
         head_dim: attn.head_dim,
         rope_dims: attn.rope_dims,
         rope_base: attn.rope_base,
+        rope_scaling,
         index_heads: indexer.heads,
         index_dim: indexer.head_dim,
         budget: indexer.budget,

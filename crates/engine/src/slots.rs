@@ -37,7 +37,7 @@ impl<B: Backend> Slots<B> {
         weights: &Weights<B>,
         config: &EngineConfig,
     ) -> Result<Self, Error> {
-        let EngineConfig { slots, context, deferred, .. } = *config;
+        let EngineConfig { slots, context, deferred, kv, .. } = *config;
         let mut layers = Vec::with_capacity(weights.layers.len());
         let mut ple = None;
         for layer in &weights.layers {
@@ -49,6 +49,7 @@ impl<B: Backend> Slots<B> {
                     &attention.shape,
                     slots,
                     context,
+                    kv,
                 )?),
             });
             if let Some(layer) = &layer.ple {

@@ -5,6 +5,7 @@ use crate::shapes::{gdn_shape, hc_shape, ple_shape, qsa_shape};
 use kernels::gdn::GdnInput;
 use kernels::moe::GateUp;
 use kernels::mtp::{MtpNorms, NormExtent};
+use kernels::rope::RopeScaling;
 use kernels::weight::WeightShape;
 use kernels::{
     Activations, Backend, GdnShape, HcShape, HcWeights, PleShape, PleWeights, QsaShape, Weight,
@@ -153,6 +154,7 @@ impl<B: Backend> PleLayer<B> {
 /// Loads tensors one by one, telling how far it is.
 struct Loader<'a, B: Backend> {
     backend: &'a mut B,
+    rope_scaling: RopeScaling,
     done: u64,
     progress: &'a mut dyn FnMut(u64),
 }
@@ -306,7 +308,7 @@ impl<B: Backend> Loader<'_, B> {
         let mixer = match &layer.mixer {
             file::Mixer::Gdn(gdn) => Mixer::Gdn(Box::new(self.gdn(gdn_shape(hp), gdn)?)),
             file::Mixer::Attention(attention) => {
-                let shape = qsa_shape(hp, layer.kind);
+                let shape = qsa_shape(hp, layer.kind, self.rope_scaling);
                 Mixer::Attention(Box::new(self.attention(shape, attention)?))
             }
         };
@@ -345,11 +347,11 @@ impl<B: Backend> MtpWeights<B> {
     pub(crate) fn load(
         backend: &mut B,
         checkpoint: &file::Checkpoint,
-        extent: NormExtent,
+        (extent, rope_scaling): (NormExtent, RopeScaling),
         (done, progress): (u64, &mut dyn FnMut(u64)),
     ) -> Result<Option<Self>, Error> {
         let Some(mtp) = &checkpoint.mtp else { return Ok(None) };
-        let mut loader = Loader { backend, done, progress };
+        let mut loader = Loader { backend, rope_scaling, done, progress };
         let own = |loader: &mut Loader<'_, B>, tensor: &Option<file::Tensor>| {
             tensor.as_ref().map(|tensor| loader.matrix(tensor)).transpose()
         };
@@ -371,10 +373,11 @@ impl<B: Backend> Weights<B> {
     pub(crate) fn load(
         backend: &mut B,
         checkpoint: &file::Checkpoint,
+        rope_scaling: RopeScaling,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(Self, u64), Error> {
         let hp = &checkpoint.hp;
-        let mut loader = Loader { backend, done: 0, progress };
+        let mut loader = Loader { backend, rope_scaling, done: 0, progress };
         let token_embd = loader.matrix(&checkpoint.token_embd)?;
         let table = checkpoint.ngram.as_ref();
         let layers = checkpoint.layers.iter().map(|l| loader.layer(hp, l, table));

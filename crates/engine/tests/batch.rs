@@ -28,6 +28,7 @@ fn sample(slots: usize, chunk: usize) -> (Engine<Cpu>, Tokenizer) {
         chunk,
         deferred: 9.min(chunk),
         mtp: Some(NormExtent::Whole),
+        ..EngineConfig::default()
     };
     let engine = Engine::new(cpu(2, Isa::detect()), &checkpoint, config, &mut |_| {}).unwrap();
     (engine, tokenizer)

@@ -34,6 +34,7 @@ impl Sample {
             chunk: 64,
             deferred: 9,
             mtp: Some(NormExtent::Whole),
+            ..EngineConfig::default()
         };
         let engine = Engine::new(cpu(2, Isa::detect()), &checkpoint, config, &mut |_| {}).unwrap();
         Self { engine, checkpoint, tokenizer }

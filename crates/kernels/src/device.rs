@@ -1,6 +1,8 @@
 //! Where activations, weights and states live, and the sum of all families.
 
-use crate::{Error, Gdn, GdnShape, Gemv, Hc, Head, Moe, Mtp, Ple, PleShape, Qsa, QsaShape, Weight};
+use crate::{
+    Error, Gdn, GdnShape, Gemv, Hc, Head, KvType, Moe, Mtp, Ple, PleShape, Qsa, QsaShape, Weight,
+};
 
 /// The least precision to which a device may bring the activations that a matrix multiplies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,15 +88,18 @@ pub trait Device {
         deferred: usize,
     ) -> Result<Self::GdnState, Error>;
 
-    /// State of one sparse attention layer for `slots` fresh sequences of at most `context` tokens.
+    /// State of one sparse attention layer for `slots` fresh sequences of at most `context` tokens,
+    /// which keeps keys and values as `kv`.
     ///
     /// # Errors
-    /// When the device lacks the memory.
+    /// [`Error::KvWidth`] if heads are no multiple of the type's block; when the device lacks the
+    /// memory.
     fn new_qsa_state(
         &mut self,
         shape: &QsaShape,
         slots: usize,
         context: usize,
+        kv: KvType,
     ) -> Result<Self::QsaState, Error>;
 
     /// State of the n-gram feature layer for `slots` fresh sequences, with room to set aside

@@ -1,5 +1,6 @@
 //! What can go wrong when weights are loaded or results are fetched.
 
+use crate::KvType;
 use gguf::TensorType;
 
 /// An error of a kernel device.
@@ -61,6 +62,18 @@ pub enum Error {
         want: usize,
         /// Values that were given.
         found: usize,
+    },
+    /// Heads do not fill the blocks in which keys and values are to be stored.
+    #[error(
+        "keys and values of {kv} need heads of a multiple of {} values, this model's have \
+         {head_dim}; use f16",
+        kv.block()
+    )]
+    KvWidth {
+        /// The type.
+        kv: KvType,
+        /// Width of a head.
+        head_dim: usize,
     },
     /// The device could not give the memory.
     #[error("the {device} backend could not allocate {bytes} bytes for {what}")]

@@ -1,6 +1,7 @@
 //! Family `qsa`: attention over the blocks of the cache that an indexer selects.
 
 use crate::host::KvSlot;
+use crate::rope::{RopeScaling, RopeShape};
 use crate::{Device, Error, Window};
 use std::ops::Range;
 
@@ -17,6 +18,8 @@ pub struct QsaShape {
     pub rope_dims: usize,
     /// Base of the rotation frequencies.
     pub rope_base: f32,
+    /// How positions beyond the model's own context are reached, by index heads too.
+    pub rope_scaling: RopeScaling,
     /// Query heads of the indexer.
     pub index_heads: usize,
     /// Width of an index head.
@@ -45,9 +48,14 @@ impl QsaShape {
         self.budget.checked_div(self.block).unwrap_or(0)
     }
 
-    /// Rotated features of an index head.
-    pub fn index_rope_dims(&self) -> usize {
-        self.rope_dims.min(self.index_dim)
+    /// Rotation of a head.
+    pub fn rope(&self) -> RopeShape {
+        RopeShape { dims: self.rope_dims, base: self.rope_base, scaling: self.rope_scaling }
+    }
+
+    /// Rotation of an index head.
+    pub fn index_rope(&self) -> RopeShape {
+        RopeShape { dims: self.rope_dims.min(self.index_dim), ..self.rope() }
     }
 }
 
@@ -63,6 +71,8 @@ pub trait Qsa: Device {
     /// r     = index key, stored as it comes
     /// K_b   = rope(RMS(mean of r over block b) * index_k_norm, first position of b)
     /// ```
+    ///
+    /// Keys and values are stored in the state's [`crate::KvType`], r and K_b in f32.
     fn qsa_append(
         &mut self,
         shape: &QsaShape,
@@ -91,7 +101,8 @@ pub trait Qsa: Device {
         selection: &mut Self::Selection,
     );
 
-    /// Attends the selected positions, lowest first, and applies the output gate:
+    /// Attends the selected positions, lowest first, and applies the output gate. Keys and values
+    /// are those that are stored, also of the window's own rows.
     ///
     /// ```text
     /// q_h = rope(RMS(query_h) * q_norm, p)
@@ -113,7 +124,7 @@ pub trait Qsa: Device {
     /// layer.
     fn selected_blocks(&mut self, selection: &Self::Selection) -> Vec<Vec<u32>>;
 
-    /// A copy of one slot's cache; it may hold rows behind the end of the sequence, which the next
+    /// A copy of one slot's cache, decoded to f32; it may hold rows behind the end of the sequence, which the next
     /// window drops.
     fn export_qsa(&mut self, state: &Self::QsaState, slot: usize) -> KvSlot;
 

@@ -8,7 +8,8 @@ use crate::{OpCase, weight_types};
 use gguf::TensorType;
 use kernels::moe::MoeChoice;
 use kernels::mtp::NormExtent;
-use kernels::{Activations, GdnShape, HcShape, PleShape, QsaShape};
+use kernels::rope::RopeScaling;
+use kernels::{Activations, GdnShape, HcShape, KvType, PleShape, QsaShape};
 
 /// Matrices of the full-size model, `(n_in, n_out)`: the delta-rule projections, down and up of the
 /// hyper-connections, gate and up and down of an expert, and rows as short as those of the n-gram
@@ -37,6 +38,7 @@ pub const QSA: QsaShape = QsaShape {
     head_dim: 256,
     rope_dims: 64,
     rope_base: 1e7,
+    rope_scaling: RopeScaling::None,
     index_heads: 4,
     index_dim: 128,
     budget: 2048,
@@ -135,10 +137,11 @@ fn others(rows: usize) -> Vec<OpCase> {
     }
     cases.push(hc(HcStep::Inject, TensorType::F32, Activations::F32));
     for context in [1000, 4000] {
-        let shape = QSA;
-        cases.push(OpCase::Attention(Attention { shape, context, rows }));
-        let shape = QsaShape { block: 0, ..QSA };
-        cases.push(OpCase::Attention(Attention { shape, context, rows }));
+        for shape in [QSA, QsaShape { block: 0, ..QSA }] {
+            for kv in KvType::ALL {
+                cases.push(OpCase::Attention(Attention { shape, kv, context, rows }));
+            }
+        }
     }
     cases.push(OpCase::Ngram(Ngram { shape: PLE, rows }));
     for extent in [NormExtent::Whole, NormExtent::PerStream] {

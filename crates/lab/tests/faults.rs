@@ -7,7 +7,8 @@ mod toy;
 use gguf::TensorType;
 use kernels::Activations::{self, F32, Int8};
 use kernels::moe::MoeChoice;
-use kernels::{GdnShape, HcShape, PleShape, QsaShape};
+use kernels::rope::RopeScaling;
+use kernels::{GdnShape, HcShape, KvType, PleShape, QsaShape};
 use lab::{
     Attention, DeltaRule, DeltaStep, Experts, Fault, HcStep, HyperConnection, Input, Matmul, Ngram,
     OpCase, Projection, Sampling, weight_types,
@@ -115,6 +116,7 @@ fn faults_of_the_other_families_are_caught() {
         head_dim: 40,
         rope_dims: 16,
         rope_base: 1e7,
+        rope_scaling: RopeScaling::None,
         index_heads: 2,
         index_dim: 24,
         budget: 8,
@@ -123,7 +125,7 @@ fn faults_of_the_other_families_are_caught() {
     };
     let attention = |block| {
         let shape = QsaShape { block, ..qsa };
-        OpCase::Attention(Attention { shape, context: 37, rows })
+        OpCase::Attention(Attention { shape, kv: KvType::F32, context: 37, rows })
     };
     let ple = PleShape { streams: 4, width: 40, kernel: 4, dilation: 3, eps: 1e-6 };
     let ngram = OpCase::Ngram(Ngram { shape: ple, rows });

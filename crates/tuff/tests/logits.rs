@@ -47,8 +47,8 @@ fn every_prompt_of_the_fixtures_is_within_the_limit() {
     let output = folder.path().join("out.f32");
     for name in MODELS {
         for (prompt, ids) in prompts(name) {
-            // The limit is that of an engine that rounds nothing to 8 bits.
-            logits(&model(name), &ids, "--quiet --activations f32", &output).ok();
+            // The limit is that of an engine that rounds nothing.
+            logits(&model(name), &ids, "--quiet --activations f32 --kv f32", &output).ok();
             let expected = read_f32(fixture(&format!("qwen4exp/{name}.{prompt}.logits.f32")));
             let worst = worst(&read_f32(&output), &expected);
             assert!(worst <= LIMIT, "{name} {prompt}: {worst}");
@@ -61,9 +61,25 @@ fn the_reference_backend_is_within_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("out.f32");
     let (_, ids) = prompts("quantmix").into_iter().find(|(name, _)| name == "eos").unwrap();
-    logits(&model("quantmix"), &ids, "--backend reference", &output).ok();
+    logits(&model("quantmix"), &ids, "--backend reference --kv f32", &output).ok();
     let expected = read_f32(fixture("qwen4exp/quantmix.eos.logits.f32"));
     assert!(worst(&read_f32(&output), &expected) <= LIMIT);
+}
+
+#[test]
+fn rounded_keys_and_values_are_near_and_f16_is_the_default() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("out.f32");
+    let (_, ids) = prompts("quantmix").into_iter().find(|(name, _)| name == "chunk").unwrap();
+    let found = ["", "--kv f16", "--kv q8_0", "--kv f32"].map(|more| {
+        let more = format!("--activations f32 --quiet {more}");
+        logits(&model("quantmix"), &ids, &more, &output).ok();
+        read_f32(&output)
+    });
+    let [default, f16, q8_0, f32] = &found;
+    assert!(default == f16 && f16 != f32 && q8_0 != f32 && q8_0 != f16);
+    let (f16, q8_0) = (worst(f16, f32), worst(q8_0, f32));
+    assert!(f16 < 0.1 && q8_0 < 1.0, "{f16} {q8_0}");
 }
 
 #[test]
@@ -77,6 +93,12 @@ fn chunks_and_threads_change_no_bit() {
         logits(&model("quantmix"), &ids, more, &output).ok();
         assert!(fs::read(&output).unwrap() == whole, "{more}");
     }
+    logits(&model("quantmix"), &ids, "--rope-scaling yarn --rope-scale 1", &output).ok();
+    assert!(fs::read(&output).unwrap() == whole, "stretched by one");
+    logits(&model("quantmix"), &ids, "--kv q8_0", &output).ok();
+    let whole = fs::read(&output).unwrap();
+    logits(&model("quantmix"), &ids, "--kv q8_0 --chunk 7", &output).ok();
+    assert!(fs::read(&output).unwrap() == whole);
 }
 
 #[test]

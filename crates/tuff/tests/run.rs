@@ -168,6 +168,19 @@ fn a_prompt_beyond_the_context_is_refused_with_both_numbers() {
 }
 
 #[test]
+fn a_context_beyond_the_model_s_own_is_reached_by_scaling_alone() {
+    let message = run("-n 0 --ctx 40000").fails(4).to_owned();
+    assert!(message.contains("40000") && message.contains("32768"), "{message}");
+    assert!(message.contains("--rope-scaling yarn"), "{message}");
+    run("-n 1 --ctx 40000 --rope-scaling yarn").ok();
+    run("-n 1 --ctx 40000 --rope-scaling yarn --rope-scale 1.5").ok();
+    run("-n 1 --ctx 40000 --rope-scaling yarn --rope-scale 1.1").fails(4);
+    for arguments in ["--rope-scale 2", "--rope-scaling yarn --rope-scale 0.5", "--kv q4_0"] {
+        assert_eq!(run(arguments).code, 2, "{arguments}");
+    }
+}
+
+#[test]
 fn a_full_context_ends_the_text() {
     let run = tuff(["run", "-p", PROMPT, "-t", "0", "--ctx", "8"]);
     run.ok();

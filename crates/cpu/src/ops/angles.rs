@@ -1,7 +1,7 @@
 //! Rotation angles of a window's rows, which all layers of a pass share.
 
 use kernels::Window;
-use kernels::rope::{self, Rope};
+use kernels::rope::{self, Rope, RopeShape};
 use kernels::window::Run;
 
 /// Angles as of the last use: kept while rotation and window stay the same.
@@ -18,16 +18,15 @@ pub(crate) struct Angles {
 /// Frequencies and what they were made from.
 #[derive(Debug)]
 struct Made {
-    dims: usize,
-    base: f32,
+    shape: RopeShape,
     rope: Rope,
 }
 
 impl Angles {
     /// `(cos, sin)` of every pair for every row of `window`, `[rows, dims / 2]`.
-    pub(crate) fn of(&mut self, dims: usize, base: f32, window: &Window) -> &[(f32, f32)] {
-        if !self.is_for(dims, base) {
-            self.rope(dims, base);
+    pub(crate) fn of(&mut self, shape: RopeShape, window: &Window) -> &[(f32, f32)] {
+        if !self.is_for(shape) {
+            self.rope(shape);
         } else if self.runs == window.runs() {
             return &self.rows;
         }
@@ -40,28 +39,27 @@ impl Angles {
         &self.rows
     }
 
-    /// Rotates the leading `dims` features of a head for a position.
-    pub(crate) fn rotate(&mut self, dims: usize, base: f32, (pos, head): (usize, &mut [f32])) {
+    /// Rotates the leading features of a head for a position.
+    pub(crate) fn rotate(&mut self, shape: RopeShape, pos: usize, head: &mut [f32]) {
         let mut one = std::mem::take(&mut self.one);
         one.clear();
-        self.rope(dims, base).angles(pos, &mut one);
+        self.rope(shape).angles(pos, &mut one);
         rope::apply(&one, head);
         self.one = one;
     }
 
-    fn is_for(&self, dims: usize, base: f32) -> bool {
-        let same = |made: &Made| made.dims == dims && made.base.to_bits() == base.to_bits();
-        self.rope.as_ref().is_some_and(same)
+    fn is_for(&self, shape: RopeShape) -> bool {
+        self.rope.as_ref().is_some_and(|made| made.shape == shape)
     }
 
     /// The frequencies; forgets the window's angles if they were of others.
-    fn rope(&mut self, dims: usize, base: f32) -> &Rope {
-        if !self.is_for(dims, base) {
+    fn rope(&mut self, shape: RopeShape) -> &Rope {
+        if !self.is_for(shape) {
             self.rope = None;
             self.runs.clear();
             self.rows.clear();
         }
-        let make = || Made { dims, base, rope: Rope::new(dims, base) };
+        let make = || Made { shape, rope: Rope::new(shape) };
         &self.rope.get_or_insert_with(make).rope
     }
 }
@@ -69,6 +67,7 @@ impl Angles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kernels::rope::RopeScaling;
 
     #[test]
     fn angles_are_of_what_is_asked_for_whatever_was_kept() {
@@ -78,13 +77,22 @@ mod tests {
             window
         };
         let mut kept = Angles::default();
-        for (dims, base, first_pos) in [(8, 1e4, 0), (8, 1e4, 5), (8, 1e7, 5), (4, 1e7, 5)] {
-            let fresh = Angles::default().of(dims, base, &window(first_pos)).to_vec();
+        let (none, yarn) = (RopeScaling::None, RopeScaling::yarn(4.0, 64));
+        for (dims, base, scaling, first_pos) in [
+            (8, 1e4, none, 0),
+            (8, 1e4, none, 5),
+            (8, 1e4, yarn, 5),
+            (8, 1e7, none, 5),
+            (4, 1e7, none, 5),
+        ] {
+            let shape = RopeShape { dims, base, scaling };
+            let fresh = Angles::default().of(shape, &window(first_pos)).to_vec();
             for _ in 0..2 {
-                assert_eq!(kept.of(dims, base, &window(first_pos)), fresh, "{dims} {base}");
-                kept.rotate(2, 10.0, (1, &mut [1.0; 2]));
+                assert_eq!(kept.of(shape, &window(first_pos)), fresh, "{shape:?}");
+                let other = RopeShape { dims: 2, base: 10.0, scaling };
+                kept.rotate(other, 1, &mut [1.0; 2]);
             }
-            assert_eq!(kept.of(dims, base, &window(first_pos)), fresh, "{dims} {base}");
+            assert_eq!(kept.of(shape, &window(first_pos)), fresh, "{shape:?}");
         }
     }
 }

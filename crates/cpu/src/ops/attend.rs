@@ -10,7 +10,7 @@ use crate::share::Shared;
 use crate::simd::elementwise::Gate;
 use crate::simd::{AddValues, Cached, HEADS, Kernels, Scores, Softmax};
 use kernels::QsaShape;
-use kernels::host::{QsaState, Selection};
+use kernels::host::{KvRows, QsaState, Selection};
 use kernels::qsa::AttendQuery;
 use kernels::rope;
 use std::cell::RefCell;
@@ -133,9 +133,11 @@ impl Attention<'_> {
     }
 
     /// One key/value head of the slot's keys or values at the positions.
-    fn cached<'a>(&self, rows: &'a [f32], tile: &Tile, positions: &'a [u32]) -> Cached<'a> {
-        let dim = self.shape.head_dim;
-        Cached { rows, stride: self.shape.kv_dim(), first: tile.kv_head * dim, dim, positions }
+    fn cached<'a>(&self, rows: &'a KvRows, tile: &Tile, positions: &'a [u32]) -> Cached<'a> {
+        let (dim, ty) = (self.shape.head_dim, rows.ty());
+        let row_bytes = ty.bytes(self.shape.kv_dim());
+        let first_byte = ty.bytes(tile.kv_head * dim);
+        Cached { rows: rows.bytes(), row_bytes, first_byte, ty, dim, positions }
     }
 
     /// Softmax of the scores, `[rows, heads, longest]`.

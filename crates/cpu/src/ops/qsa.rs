@@ -9,7 +9,7 @@ use crate::simd::{Cached, HEADS, Kernels, Scores};
 use kernels::host::{KvSlot, QsaState, Selection};
 use kernels::qsa::{AttendQuery, IndexQuery};
 use kernels::rope;
-use kernels::{Error, Qsa, QsaKeys, QsaShape, Window};
+use kernels::{Error, KvType, Qsa, QsaKeys, QsaShape, Window};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -31,18 +31,17 @@ impl Qsa for Cpu {
     ) {
         let (dim, kv_dim, simd) = (shape.head_dim, shape.kv_dim(), self.simd);
         let pairs = shape.rope_dims / 2;
-        let angles = self.work.angles.of(shape.rope_dims, shape.rope_base, window);
+        let angles = self.work.angles.of(shape.rope(), window);
         for run in window.runs() {
             let kv = state.extend(shape, run);
             for t in run.rows() {
                 for head in keys.k[t * kv_dim..][..kv_dim].chunks_exact(dim) {
-                    let start = kv.k.len();
-                    kv.k.resize(start + dim, 0.0);
-                    let key = &mut kv.k[start..];
+                    let key = room(&mut self.work.a, dim);
                     simd.rms_norm(head, keys.k_norm, shape.eps, key);
                     rope::apply(&angles[t * pairs..][..pairs], key);
+                    kv.k.append(key);
                 }
-                kv.v.extend_from_slice(&keys.v[t * kv_dim..][..kv_dim]);
+                kv.v.append(&keys.v[t * kv_dim..][..kv_dim]);
                 let Some((raw, norm)) = keys.index else { continue };
                 let width = shape.index_dim;
                 kv.index.extend_from_slice(&raw[t * width..][..width]);
@@ -55,7 +54,7 @@ impl Qsa for Cpu {
                     let key = &mut kv.blocks[start..];
                     simd.rms_norm(mean, norm, shape.eps, key);
                     let angles = &mut self.work.index_angles;
-                    angles.rotate(shape.index_rope_dims(), shape.rope_base, (first, key));
+                    angles.rotate(shape.index_rope(), first, key);
                 }
             }
         }
@@ -74,8 +73,8 @@ impl Qsa for Cpu {
             return window.iter().for_each(|(_, _, pos)| selection.push_all(pos));
         };
         let (width, simd) = (shape.index_dim, self.simd);
-        let (query_len, pairs) = (shape.index_heads * width, shape.index_rope_dims() / 2);
-        let angles = self.work.index_angles.of(shape.index_rope_dims(), shape.rope_base, window);
+        let (query_len, pairs) = (shape.index_heads * width, shape.index_rope().dims / 2);
+        let angles = self.work.index_angles.of(shape.index_rope(), window);
         for (t, slot, pos) in window.iter() {
             let blocks = (pos + 1) / shape.block;
             if blocks <= shape.max_blocks() {
@@ -109,7 +108,7 @@ impl Qsa for Cpu {
         state: &QsaState,
         o: &mut Vec<f32>,
     ) {
-        let angles = self.work.angles.of(shape.rope_dims, shape.rope_base, window);
+        let angles = self.work.angles.of(shape.rope(), window);
         let attention = Attention { shape, query: &query, state, angles, simd: self.simd };
         let out = Shared::new(&mut o[..window.rows() * shape.query_dim()]);
         let shared_by = shape.heads / shape.kv_heads;
@@ -141,7 +140,7 @@ impl Qsa for Cpu {
     }
 
     fn export_qsa(&mut self, state: &QsaState, slot: usize) -> KvSlot {
-        state.slot(slot).clone()
+        state.slot(slot).export()
     }
 
     fn export_qsa_rows(
@@ -184,9 +183,10 @@ fn score_blocks(simd: &Kernels, heads: &[f32], (keys, width): (&[f32], usize), s
             simd.run(Scores {
                 q,
                 keys: Cached {
-                    rows: keys,
-                    stride: width,
-                    first: 0,
+                    rows: bytemuck::cast_slice(keys),
+                    row_bytes: KvType::F32.bytes(width),
+                    first_byte: 0,
+                    ty: KvType::F32,
                     dim: width,
                     positions: &NUMBERS[..count],
                 },

@@ -20,6 +20,14 @@ pub(crate) trait Lanes {
     unsafe fn load_f16(p: *const u16) -> Self::V;
     /// Reads `WIDTH` bf16 values.
     unsafe fn load_bf16(p: *const u16) -> Self::V;
+    /// Reads `WIDTH` integers of 8 bits.
+    unsafe fn load_i8(p: *const i8) -> Self::V;
+    /// One f16 value in all lanes.
+    #[inline(always)]
+    unsafe fn splat_f16(p: *const u16) -> Self::V {
+        // SAFETY: the caller promises a readable value; the read is unaligned.
+        unsafe { Self::splat(quant::Half::from_bits(p.read_unaligned()).to_f32()) }
+    }
     unsafe fn store(p: *mut f32, v: Self::V);
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
@@ -61,6 +69,12 @@ impl Lanes for Portable {
         // SAFETY: the caller promises 8 readable values; the read is unaligned.
         let values = unsafe { p.cast::<[u16; 8]>().read_unaligned() };
         values.map(|value| f32::from_bits(u32::from(value) << 16))
+    }
+
+    #[inline(always)]
+    unsafe fn load_i8(p: *const i8) -> Self::V {
+        // SAFETY: the caller promises 8 readable values.
+        unsafe { p.cast::<[i8; 8]>().read() }.map(f32::from)
     }
 
     #[inline(always)]
@@ -138,6 +152,18 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn load_i8(p: *const i8) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast()))) }
+        }
+
+        #[inline(always)]
+        unsafe fn splat_f16(p: *const u16) -> Self::V {
+            // SAFETY: see the impl; the read is unaligned.
+            unsafe { _mm256_cvtph_ps(_mm_set1_epi16(p.cast::<i16>().read_unaligned())) }
+        }
+
+        #[inline(always)]
         unsafe fn store(p: *mut f32, v: Self::V) {
             // SAFETY: see the impl.
             unsafe { _mm256_storeu_ps(p, v) }
@@ -207,6 +233,18 @@ mod x86 {
                 let values = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
                 _mm512_castsi512_ps(_mm512_slli_epi32::<16>(values))
             }
+        }
+
+        #[inline(always)]
+        unsafe fn load_i8(p: *const i8) -> Self::V {
+            // SAFETY: see the impl.
+            unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p.cast()))) }
+        }
+
+        #[inline(always)]
+        unsafe fn splat_f16(p: *const u16) -> Self::V {
+            // SAFETY: see the impl; the read is unaligned.
+            unsafe { _mm512_cvtph_ps(_mm256_set1_epi16(p.cast::<i16>().read_unaligned())) }
         }
 
         #[inline(always)]
@@ -305,6 +343,15 @@ mod arm {
         unsafe fn load_bf16(p: *const u16) -> Self::V {
             // SAFETY: see the impl.
             unsafe { vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(p))) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_i8(p: *const i8) -> Self::V {
+            // SAFETY: see the impl; the read is unaligned.
+            unsafe {
+                let bytes = vcreate_s8(u64::from(p.cast::<u32>().read_unaligned()));
+                vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))))
+            }
         }
 
         #[inline(always)]

@@ -9,6 +9,7 @@
 mod attend;
 #[cfg(target_arch = "x86_64")]
 mod avx512_decode;
+mod cached;
 mod delta;
 mod dispatch;
 pub(crate) mod elementwise;
@@ -22,7 +23,8 @@ mod taps;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use attend::{AddValues, Cached, HEADS, Scores};
+pub(crate) use attend::{AddValues, HEADS, Scores};
+pub(crate) use cached::Cached;
 pub(crate) use delta::{DELTA_WORK, DeltaGate, DeltaRun};
 pub(crate) use math::Softmax;
 use math_lanes::MathLanes;

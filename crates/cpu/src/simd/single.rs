@@ -18,8 +18,8 @@ impl Lanes for Single {
 
     #[inline(always)]
     unsafe fn load(p: *const f32) -> f32 {
-        // SAFETY: the caller promises a readable value.
-        unsafe { *p }
+        // SAFETY: the caller promises a readable value; the read is unaligned.
+        unsafe { p.read_unaligned() }
     }
 
     #[inline(always)]
@@ -32,6 +32,12 @@ impl Lanes for Single {
     unsafe fn load_bf16(p: *const u16) -> Self::V {
         // SAFETY: the caller promises a readable value.
         f32::from_bits(u32::from(unsafe { p.read_unaligned() }) << 16)
+    }
+
+    #[inline(always)]
+    unsafe fn load_i8(p: *const i8) -> f32 {
+        // SAFETY: the caller promises a readable value.
+        f32::from(unsafe { *p })
     }
 
     #[inline(always)]

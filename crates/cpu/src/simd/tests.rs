@@ -3,6 +3,8 @@
 use super::elementwise::{Map, Sigmoid, Silu};
 use super::math::exp;
 use super::*;
+use kernels::KvType;
+use kernels::host::KvRows;
 
 /// `e^old`.
 #[derive(Clone, Copy)]
@@ -234,15 +236,41 @@ fn delta_rule_in_any_pieces() {
     }
 }
 
+/// Rows of a cache, of which a head of `dim` values is used.
+struct Cache {
+    rows: KvRows,
+    stride: usize,
+    first: usize,
+    dim: usize,
+}
+
+impl Cache {
+    fn new(ty: KvType, dim: usize) -> Self {
+        let (stride, first) = if ty == KvType::Q8_0 { (dim + 64, 32) } else { (dim + 9, 4) };
+        let mut rows = KvRows::new(ty, stride);
+        rows.append(&values(60 * stride, 1.0));
+        Self { rows, stride, first, dim }
+    }
+
+    /// The same values in f32.
+    fn decoded(&self) -> Self {
+        let mut rows = KvRows::new(KvType::F32, self.stride);
+        rows.append(&self.rows.decode());
+        Self { rows, ..*self }
+    }
+}
+
 /// Attention of heads `heads` of 4, with the positions in pieces.
-fn attend(simd: &Kernels, dim: usize, heads: std::ops::Range<usize>, piece: usize) -> Vec<u32> {
+fn attend(simd: &Kernels, cache: &Cache, heads: std::ops::Range<usize>, piece: usize) -> Vec<u32> {
     let positions: Vec<u32> = (0..37).map(|i| i * 3 / 2).collect();
-    let (stride, first) = (dim + 9, 4);
-    let (q, rows) = (values(4 * dim, 1.0), values(60 * stride, 1.0));
+    let &Cache { ref rows, stride, first, dim } = cache;
+    let q = values(4 * dim, 1.0);
     let count = positions.len();
     let mut scores = vec![f32::NAN; heads.len() * count];
     let mut o = vec![0.0; heads.len() * dim];
-    let cached = |positions| Cached { rows: &rows, stride, first, dim, positions };
+    let (bytes, ty) = (rows.bytes(), rows.ty());
+    let (row_bytes, first_byte) = (ty.bytes(stride), ty.bytes(first));
+    let cached = |positions| Cached { rows: bytes, row_bytes, first_byte, ty, dim, positions };
     for (i, chunk) in positions.chunks(piece).enumerate() {
         simd.run(Scores {
             q: &q[heads.start * dim..heads.end * dim],
@@ -261,7 +289,7 @@ fn attend(simd: &Kernels, dim: usize, heads: std::ops::Range<usize>, piece: usiz
         });
     }
     let exact = |p: u32| {
-        let key = &rows[p as usize * stride + first..][..dim];
+        let key = &rows.rows(p as usize..p as usize + 1)[first..][..dim];
         let products = key.iter().zip(&q[heads.start * dim..]);
         0.5 * products.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>()
     };
@@ -274,13 +302,17 @@ fn attend(simd: &Kernels, dim: usize, heads: std::ops::Range<usize>, piece: usiz
 #[test]
 fn attention_in_any_pieces_and_with_any_heads() {
     for simd in every_isa() {
-        for dim in [1, 8, 24, 37, 64, 96] {
-            let whole = attend(&simd, dim, 0..4, 37);
+        let float = |ty| [1, 8, 24, 37, 64, 96].map(|dim| (ty, dim));
+        let cases = [float(KvType::F32), float(KvType::F16)].concat();
+        for (ty, dim) in cases.into_iter().chain([32, 64, 96].map(|dim| (KvType::Q8_0, dim))) {
+            let cache = Cache::new(ty, dim);
+            let whole = attend(&simd, &cache, 0..4, 37);
+            assert_eq!(attend(&simd, &cache.decoded(), 0..4, 37), whole, "{ty} {dim}");
             for piece in [1, 3, 4, 16] {
-                assert_eq!(attend(&simd, dim, 0..4, piece), whole, "{dim}, {piece}");
+                assert_eq!(attend(&simd, &cache, 0..4, piece), whole, "{ty} {dim}, {piece}");
             }
             for heads in [0..1, 1..3, 1..4, 3..4] {
-                let part = attend(&simd, dim, heads.clone(), 37);
+                let part = attend(&simd, &cache, heads.clone(), 37);
                 let (scores, o) = part.split_at(heads.len() * 37);
                 assert_eq!(scores, &whole[heads.start * 37..heads.end * 37]);
                 let all = 4 * 37;

@@ -2,7 +2,7 @@
 
 use super::part::{Moved, Part};
 use super::{HostBackend, Timed, TimedMatrix};
-use kernels::{Activations, Device, Error, GdnShape, PleShape, QsaShape, Weight};
+use kernels::{Activations, Device, Error, GdnShape, KvType, PleShape, QsaShape, Weight};
 
 impl<B: HostBackend> Device for Timed<B> {
     type Buffer = B::Buffer;
@@ -69,8 +69,9 @@ impl<B: HostBackend> Device for Timed<B> {
         shape: &QsaShape,
         slots: usize,
         context: usize,
+        kv: KvType,
     ) -> Result<B::QsaState, Error> {
-        self.inner.new_qsa_state(shape, slots, context)
+        self.inner.new_qsa_state(shape, slots, context, kv)
     }
 
     fn new_ple_state(

@@ -138,7 +138,8 @@ impl<B: HostBackend> Qsa for Timed<B> {
         state: &mut B::QsaState,
     ) {
         let index_dim = if keys.index.is_some() { shape.index_dim } else { 0 };
-        let state_bytes = f32_bytes(window.rows() * (2 * shape.kv_dim() + index_dim));
+        let row_bytes = 2 * state.kv().bytes(shape.kv_dim()) + f32_bytes(index_dim);
+        let state_bytes = window.rows() * row_bytes;
         let moved = Moved { weights: f32_bytes(keys.k_norm.len()), state: state_bytes };
         let call = |inner: &mut B| inner.qsa_append(shape, window, keys, state);
         self.timed(Part::APPEND, moved, call);
@@ -167,7 +168,7 @@ impl<B: HostBackend> Qsa for Timed<B> {
         o: &mut B::Buffer,
     ) {
         let attended = attended(query.selection, window);
-        let state_bytes = f32_bytes(attended * 2 * shape.kv_dim());
+        let state_bytes = attended * 2 * state.kv().bytes(shape.kv_dim());
         let moved = Moved { weights: f32_bytes(query.norm.len()), state: state_bytes };
         let call = |inner: &mut B| inner.qsa_attend(shape, window, query, state, o);
         self.timed(Part::ATTEND, moved, call);

@@ -11,15 +11,21 @@ mod part;
 pub use part::{Cost, Group, Part, Profile};
 
 use kernels::Backend;
-use kernels::host::{Plan, Selection};
+use kernels::host::{Plan, QsaState, Selection};
 use part::Moved;
 use std::time::Instant;
 
-/// A backend whose operations are done when they return, and whose plans and selections can be
-/// looked at: how long they take and what they read is known on the host.
-pub trait HostBackend: Backend<Vector = Vec<f32>, Plan = Plan, Selection = Selection> {}
+/// A backend whose operations are done when they return, and whose plans, selections and caches can
+/// be looked at: how long they take and what they read is known on the host.
+pub trait HostBackend:
+    Backend<Vector = Vec<f32>, Plan = Plan, Selection = Selection, QsaState = QsaState>
+{
+}
 
-impl<B: Backend<Vector = Vec<f32>, Plan = Plan, Selection = Selection>> HostBackend for B {}
+impl<B> HostBackend for B where
+    B: Backend<Vector = Vec<f32>, Plan = Plan, Selection = Selection, QsaState = QsaState>
+{
+}
 
 /// The backend `B` with a record of what its operations took.
 #[derive(Debug)]

@@ -29,7 +29,8 @@ impl Model {
 
     pub(crate) fn engine(&self, context: usize, chunk: usize) -> Engine<Cpu> {
         let (deferred, mtp) = (chunk.min(9), Some(NormExtent::Whole));
-        let config = EngineConfig { slots: 1, context, chunk, deferred, mtp };
+        let config =
+            EngineConfig { slots: 1, context, chunk, deferred, mtp, ..EngineConfig::default() };
         Engine::new(cpu(1, Isa::detect()), &self.checkpoint, config, &mut |_| {}).unwrap()
     }
 

@@ -22,7 +22,7 @@ pub fn zeroed(len: usize, what: &'static str) -> Result<Vec<f32>, Error> {
 
 /// Makes room for `rows` rows of `width` values, growing by half at least so that the copying of a
 /// long sequence stays linear.
-pub(super) fn reserve(values: &mut Vec<f32>, rows: usize, width: usize) -> Result<(), Error> {
+pub(super) fn reserve<T>(values: &mut Vec<T>, rows: usize, width: usize) -> Result<(), Error> {
     let len = rows.saturating_mul(width);
     if len <= values.capacity() {
         return Ok(());
@@ -31,10 +31,10 @@ pub(super) fn reserve(values: &mut Vec<f32>, rows: usize, width: usize) -> Resul
 }
 
 /// Makes the capacity at least `len` values.
-fn grow(values: &mut Vec<f32>, len: usize, what: &'static str) -> Result<(), Error> {
-    let bytes = len.saturating_mul(size_of::<f32>());
+fn grow<T>(values: &mut Vec<T>, len: usize, what: &'static str) -> Result<(), Error> {
+    let bytes = len.saturating_mul(size_of::<T>());
     let short = || Error::OutOfMemory { device: "host", bytes, what };
-    if bytes >= LARGE && available().is_some_and(|left| bytes as u64 > left) {
+    if bytes >= LARGE && available_memory().is_some_and(|left| bytes as u64 > left) {
         return Err(short());
     }
     values.try_reserve_exact(len.saturating_sub(values.len())).map_err(|_| short())
@@ -42,7 +42,7 @@ fn grow(values: &mut Vec<f32>, len: usize, what: &'static str) -> Result<(), Err
 
 /// Bytes that the system can still give this process: free and reclaimable memory, less where a
 /// container allows less. `None` where the system does not say.
-fn available() -> Option<u64> {
+pub fn available_memory() -> Option<u64> {
     let free = kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
     Some(container_room().map_or(free, |room| room.min(free)))
 }

@@ -1,12 +1,14 @@
 //! States, plans and selections in host memory, shared by the implementations that live there.
 
+mod kv;
 mod memory;
 mod order;
 mod plan;
 mod selection;
 mod state;
 
-pub use memory::zeroed;
+pub use kv::{KvCache, KvRows};
+pub use memory::{available_memory, zeroed};
 pub use plan::{Group, Plan};
 pub use selection::Selection;
 pub use state::{AsideRows, GdnAside, GdnState, KvSlot, PleState, QsaState};
@@ -56,11 +58,12 @@ macro_rules! host_memory {
 
         fn new_qsa_state(
             &mut self,
-            _shape: &$crate::QsaShape,
+            shape: &$crate::QsaShape,
             slots: usize,
             context: usize,
+            kv: $crate::KvType,
         ) -> Result<Self::QsaState, $crate::Error> {
-            Ok(Self::QsaState::new(slots, context))
+            Self::QsaState::new(shape, slots, context, kv)
         }
 
         fn new_ple_state(

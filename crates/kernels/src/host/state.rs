@@ -2,8 +2,9 @@
 
 mod transfer;
 
-use super::memory::{reserve, zeroed};
-use crate::{Error, GdnShape, PleShape, QsaShape, Run};
+use super::kv::KvCache;
+use super::memory::zeroed;
+use crate::{Error, GdnShape, KvType, PleShape, QsaShape, Run};
 
 /// Delta-rule state and convolution history of one Gated DeltaNet layer, and the inputs of rows
 /// that were set aside ([`Commit::Deferred`]).
@@ -128,7 +129,7 @@ impl GdnAside {
     }
 }
 
-/// Cache of one slot in one sparse attention layer; grows with the sequence.
+/// A copy of one slot's cache in one sparse attention layer, decoded to f32.
 #[derive(Clone, Debug, Default)]
 pub struct KvSlot {
     /// Rotated keys `[len, kv_dim]`.
@@ -144,18 +145,33 @@ pub struct KvSlot {
 /// Caches of one sparse attention layer.
 #[derive(Clone, Debug)]
 pub struct QsaState {
-    slots: Vec<KvSlot>,
+    slots: Vec<KvCache>,
     context: usize,
+    kv: KvType,
+    kv_dim: usize,
 }
 
 impl QsaState {
-    /// Caches of `slots` fresh sequences of at most `context` tokens.
-    pub fn new(slots: usize, context: usize) -> Self {
-        Self { slots: vec![KvSlot::default(); slots], context }
+    /// Caches of `slots` fresh sequences of at most `context` tokens, with keys and values stored
+    /// as `kv`.
+    ///
+    /// # Errors
+    /// [`Error::KvWidth`] if heads are no multiple of the type's block.
+    pub fn new(shape: &QsaShape, slots: usize, context: usize, kv: KvType) -> Result<Self, Error> {
+        let (head_dim, kv_dim) = (shape.head_dim, shape.kv_dim());
+        if !head_dim.is_multiple_of(kv.block()) {
+            return Err(Error::KvWidth { kv, head_dim });
+        }
+        Ok(Self { slots: vec![KvCache::new(kv, kv_dim); slots], context, kv, kv_dim })
+    }
+
+    /// How keys and values are stored.
+    pub fn kv(&self) -> KvType {
+        self.kv
     }
 
     /// Cache of `slot`.
-    pub fn slot(&self, slot: usize) -> &KvSlot {
+    pub fn slot(&self, slot: usize) -> &KvCache {
         &self.slots[slot]
     }
 
@@ -167,14 +183,7 @@ impl QsaState {
     pub fn reserve(&mut self, shape: &QsaShape, slot: usize, len: usize) -> Result<(), Error> {
         const STEP: usize = 256;
         let rows = len.next_multiple_of(STEP).min(self.context).max(len);
-        let kv = &mut self.slots[slot];
-        reserve(&mut kv.k, rows, shape.kv_dim())?;
-        reserve(&mut kv.v, rows, shape.kv_dim())?;
-        if let Some(blocks) = rows.checked_div(shape.block) {
-            reserve(&mut kv.index, rows, shape.index_dim)?;
-            reserve(&mut kv.blocks, blocks, shape.index_dim)?;
-        }
-        Ok(())
+        self.slots[slot].reserve(shape, rows)
     }
 
     /// Cache of `run`'s slot, about to get the run's tokens: what it holds from the run's first
@@ -182,14 +191,14 @@ impl QsaState {
     ///
     /// # Panics
     /// If it holds less, or would hold more than the context that the state was made for.
-    pub fn extend(&mut self, shape: &QsaShape, run: &Run) -> &mut KvSlot {
+    pub fn extend(&mut self, shape: &QsaShape, run: &Run) -> &mut KvCache {
         let (len, slot) = (run.first_pos + run.len, run.slot);
         assert!(len <= self.context, "{len} tokens in a cache of {}", self.context);
         let kv = &mut self.slots[slot];
-        let kv_len = run.first_pos * shape.kv_dim();
-        assert!(kv.k.len() >= kv_len, "slot {slot} holds fewer than {} tokens", run.first_pos);
-        kv.k.truncate(kv_len);
-        kv.v.truncate(kv_len);
+        let first = run.first_pos;
+        assert!(kv.k.len() >= first, "slot {slot} holds fewer than {first} tokens");
+        kv.k.truncate(first);
+        kv.v.truncate(first);
         if let Some(blocks) = run.first_pos.checked_div(shape.block) {
             kv.index.truncate(run.first_pos * shape.index_dim);
             kv.blocks.truncate(blocks * shape.index_dim);
@@ -199,7 +208,7 @@ impl QsaState {
 
     /// Makes `slot` a fresh sequence.
     pub fn reset(&mut self, slot: usize) {
-        self.slots[slot] = KvSlot::default();
+        self.slots[slot] = KvCache::new(self.kv, self.kv_dim);
     }
 }
 
@@ -245,6 +254,7 @@ impl PleState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rope::RopeScaling;
 
     #[test]
     fn fault_136_a_cache_beyond_any_memory_is_an_error_and_the_cache_stays() {
@@ -254,18 +264,46 @@ mod tests {
             head_dim: 8192,
             rope_dims: 2,
             rope_base: 1e7,
+            rope_scaling: RopeScaling::None,
             index_heads: 1,
             index_dim: 8192,
             budget: 4,
             block: 4,
             eps: 1e-6,
         };
-        let mut state = QsaState::new(1, usize::MAX);
-        state.slots[0].k.push(1.0);
-        for len in [1 << 30, usize::MAX / 2] {
-            let result = state.reserve(&shape, 0, len);
-            assert!(matches!(result, Err(Error::OutOfMemory { .. })), "{len} tokens");
-            assert_eq!(state.slot(0).k, [1.0]);
+        for kv in KvType::ALL {
+            let mut state = QsaState::new(&shape, 1, usize::MAX, kv).unwrap();
+            state.slots[0].k.append(&[1.0; 32]);
+            let before = state.slot(0).k.decode();
+            for len in [1 << 30, usize::MAX / 2] {
+                let result = state.reserve(&shape, 0, len);
+                assert!(matches!(result, Err(Error::OutOfMemory { .. })), "{len} tokens");
+                assert_eq!(state.slot(0).k.decode(), before);
+            }
+        }
+    }
+
+    #[test]
+    fn heads_that_blocks_do_not_fill_are_refused() {
+        let shape = QsaShape {
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 48,
+            rope_dims: 2,
+            rope_base: 1e7,
+            rope_scaling: RopeScaling::None,
+            index_heads: 1,
+            index_dim: 8,
+            budget: 4,
+            block: 4,
+            eps: 1e-6,
+        };
+        for (kv, fits) in [(KvType::F32, true), (KvType::F16, true), (KvType::Q8_0, false)] {
+            match QsaState::new(&shape, 1, 8, kv) {
+                Ok(_) => assert!(fits),
+                Err(Error::KvWidth { head_dim: 48, .. }) => assert!(!fits),
+                Err(error) => panic!("{error}"),
+            }
         }
     }
 }

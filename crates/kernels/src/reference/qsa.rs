@@ -1,7 +1,7 @@
 //! Indexed sparse attention.
 
 use super::{Reference, dot, rms_norm};
-use crate::host::{KvSlot, QsaState, Selection};
+use crate::host::{KvRows, KvSlot, QsaState, Selection};
 use crate::qsa::{AttendQuery, IndexQuery};
 use crate::rope::Rope;
 use crate::scalar::{relu, sigmoid};
@@ -17,7 +17,7 @@ impl Qsa for Reference {
         state: &mut QsaState,
     ) {
         let (d, kv_dim, eps) = (shape.head_dim, shape.kv_dim(), shape.eps);
-        let rope = Rope::new(shape.rope_dims, shape.rope_base);
+        let rope = Rope::new(shape.rope());
         for run in window.runs() {
             let kv = state.extend(shape, run);
             for t in run.rows() {
@@ -25,9 +25,9 @@ impl Qsa for Reference {
                     let mut key = vec![0.0; d];
                     rms_norm(head, keys.k_norm, eps, &mut key);
                     rope.rotate(run.pos(t), &mut key);
-                    kv.k.extend_from_slice(&key);
+                    kv.k.append(&key);
                 }
-                kv.v.extend_from_slice(&keys.v[t * kv_dim..][..kv_dim]);
+                kv.v.append(&keys.v[t * kv_dim..][..kv_dim]);
                 if let Some((raw, norm)) = keys.index {
                     let width = shape.index_dim;
                     kv.index.extend_from_slice(&raw[t * width..][..width]);
@@ -51,7 +51,7 @@ impl Qsa for Reference {
     ) {
         selection.start(shape.block);
         let width = shape.index_dim;
-        let rope = Rope::new(shape.index_rope_dims(), shape.rope_base);
+        let rope = Rope::new(shape.index_rope());
         for (t, slot, pos) in window.iter() {
             let Some(IndexQuery { q, norm }) = &query else {
                 selection.push_all(pos);
@@ -83,8 +83,8 @@ impl Qsa for Reference {
         state: &QsaState,
         o: &mut Vec<f32>,
     ) {
-        let (d, kv_dim) = (shape.head_dim, shape.kv_dim());
-        let rope = Rope::new(shape.rope_dims, shape.rope_base);
+        let d = shape.head_dim;
+        let rope = Rope::new(shape.rope());
         let group = shape.heads / shape.kv_heads;
         for (t, slot, pos) in window.iter() {
             let kv = state.slot(slot);
@@ -93,6 +93,10 @@ impl Qsa for Reference {
                 o[t * shape.query_dim()..][..shape.query_dim()].fill(f32::NAN);
                 continue;
             }
+            let stored = |rows: &KvRows| -> Vec<Vec<f32>> {
+                positions.iter().map(|&p| rows.rows(p..p + 1)).collect()
+            };
+            let (keys, values) = (stored(&kv.k), stored(&kv.v));
             for h in 0..shape.heads {
                 let both = &query.q[(t * shape.heads + h) * 2 * d..][..2 * d];
                 let (raw, gate) = both.split_at(d);
@@ -100,14 +104,14 @@ impl Qsa for Reference {
                 rms_norm(raw, query.norm, shape.eps, &mut q);
                 rope.rotate(pos, &mut q);
 
-                let at = |p: usize| p * kv_dim + h / group * d;
-                let score = |&p: &usize| dot(&q, &kv.k[at(p)..][..d]) / (d as f64).sqrt();
-                let scores: Vec<f64> = positions.iter().map(score).collect();
+                let first = h / group * d;
+                let score = |key: &Vec<f32>| dot(&q, &key[first..][..d]) / (d as f64).sqrt();
+                let scores: Vec<f64> = keys.iter().map(score).collect();
                 let weights = softmax(&scores);
 
                 for i in 0..d {
-                    let value = |(&p, w): (&usize, &f64)| w * f64::from(kv.v[at(p) + i]);
-                    let sum: f64 = positions.iter().zip(&weights).map(value).sum();
+                    let value = |(v, w): (&Vec<f32>, &f64)| w * f64::from(v[first + i]);
+                    let sum: f64 = values.iter().zip(&weights).map(value).sum();
                     o[(t * shape.heads + h) * d + i] = sum as f32 * sigmoid(gate[i]);
                 }
             }
@@ -119,7 +123,7 @@ impl Qsa for Reference {
     }
 
     fn export_qsa(&mut self, state: &QsaState, slot: usize) -> KvSlot {
-        state.slot(slot).clone()
+        state.slot(slot).export()
     }
 
     fn export_qsa_rows(
@@ -153,7 +157,7 @@ fn block_key(shape: &QsaShape, raw: &[f32], norm: &[f32], first: usize) -> Vec<f
     let mean: Vec<f32> = (0..width).map(mean).collect();
     let mut key = vec![0.0; width];
     rms_norm(&mean, norm, shape.eps, &mut key);
-    Rope::new(shape.index_rope_dims(), shape.rope_base).rotate(first, &mut key);
+    Rope::new(shape.index_rope()).rotate(first, &mut key);
     key
 }
 

@@ -1,5 +1,5 @@
-//! How far 8-bit activations, and other instruction sets, move what a model predicts: the tables of
-//! docs/numerics.md.
+//! How far 8-bit activations, the type of cached keys and values, and other instruction sets move
+//! what a model predicts: the tables of docs/numerics.md.
 //!
 //! `cargo run --release -p lab --example drift [-- MODEL]`
 
@@ -10,7 +10,7 @@ mod texts;
 use clap::Parser;
 use cpu::{Cpu, CpuOptions, Isa};
 use engine::{Engine, EngineConfig, Feed, Want};
-use kernels::Activations;
+use kernels::{Activations, KvType};
 use lab::divergence::Divergence;
 use model::Checkpoint;
 use std::path::PathBuf;
@@ -35,6 +35,9 @@ struct Args {
     /// Only the table of 8-bit against f32 activations.
     #[arg(long)]
     brief: bool,
+    /// Only the table of types of keys and values.
+    #[arg(long)]
+    kv: bool,
 }
 
 /// How a model is computed.
@@ -42,13 +45,14 @@ struct Args {
 struct Way {
     isa: Isa,
     activations: Activations,
+    kv: KvType,
 }
 
 /// A model computed one way.
 fn engine(checkpoint: &Checkpoint, way: Way, context: usize) -> Result<Engine<Cpu>, Error> {
-    let Way { isa, activations } = way;
+    let Way { isa, activations, kv } = way;
     let cpu = Cpu::new(CpuOptions { threads: 0, isa, activations });
-    let config = EngineConfig { slots: 1, context, chunk: CHUNK, ..EngineConfig::default() };
+    let config = EngineConfig { slots: 1, context, chunk: CHUNK, kv, ..EngineConfig::default() };
     Ok(Engine::new(cpu, checkpoint, config, &mut |_| {})?)
 }
 
@@ -84,6 +88,36 @@ fn drift(
     Ok(drift)
 }
 
+/// The same for each of `texts`.
+fn drifts(
+    [found, expected]: [&mut Engine<Cpu>; 2],
+    checkpoint: &Checkpoint,
+    texts: &[Text],
+) -> Result<Vec<Drift>, Error> {
+    let of_text = |text: &Text| drift([&mut *found, &mut *expected], checkpoint, &text.tokens);
+    texts.iter().map(of_text).collect()
+}
+
+/// Rounded keys and values against f32, with both kinds of activations.
+fn keys_and_values(
+    checkpoint: &Checkpoint,
+    exact: Way,
+    texts: &[Text],
+    context: usize,
+) -> Result<(), Error> {
+    tables::kv_sizes(&checkpoint.hp);
+    for activations in [Activations::F32, Activations::Int8] {
+        let base = Way { activations, ..exact };
+        for kv in [KvType::F16, KvType::Q8_0] {
+            let mut found = engine(checkpoint, Way { kv, ..base }, context)?;
+            let mut expected = engine(checkpoint, base, context)?;
+            let drifts = drifts([&mut found, &mut expected], checkpoint, texts)?;
+            tables::texts(&tables::kv_heading(kv, activations), texts, &drifts);
+        }
+    }
+    Ok(())
+}
+
 /// Norm of the difference of the delta-rule states of all layers, relative to their norm.
 fn state_difference([found, expected]: [&mut Engine<Cpu>; 2], layers: usize) -> Result<f64, Error> {
     let (mut difference, mut norm) = (0.0, 0.0);
@@ -100,9 +134,9 @@ fn state_difference([found, expected]: [&mut Engine<Cpu>; 2], layers: usize) -> 
 
 fn main() -> Result<(), Error> {
     let args = Args::parse();
-    let exact = Way { isa: Isa::detect(), activations: Activations::F32 };
+    let exact = Way { isa: Isa::detect(), activations: Activations::F32, kv: KvType::F32 };
     let rounded = Way { activations: Activations::Int8, ..exact };
-    if args.model.is_none() {
+    if args.model.is_none() && !args.kv {
         fixtures::against_reference(&[exact, rounded])?;
     }
     let path = args.model.unwrap_or_else(|| texts::root().join("models/sample/sample.gguf"));
@@ -111,23 +145,24 @@ fn main() -> Result<(), Error> {
     let mut base = engine(&checkpoint, exact, args.tokens)?;
     let texts = texts::read(&file, &args.text, args.tokens, &mut base)?;
 
-    let mut found = engine(&checkpoint, rounded, args.tokens)?;
-    let mut drifts = Vec::new();
-    for Text { tokens, .. } in &texts {
-        drifts.push(drift([&mut found, &mut base], &checkpoint, tokens)?);
+    if args.kv {
+        return keys_and_values(&checkpoint, exact, &texts, args.tokens);
     }
-    tables::texts(&texts, &drifts);
+    let mut found = engine(&checkpoint, rounded, args.tokens)?;
+    let drifts = drifts([&mut found, &mut base], &checkpoint, &texts)?;
+    tables::texts("int8 against f32 activations", &texts, &drifts);
     if args.brief {
         return Ok(());
     }
     tables::positions(&drifts);
+    keys_and_values(&checkpoint, exact, &texts, args.tokens)?;
 
     tables::instruction_sets_heading(exact.isa);
     for activations in [Activations::F32, Activations::Int8] {
         let widest = Way { activations, ..exact };
         for isa in Isa::available().into_iter().filter(|&isa| isa != widest.isa) {
             let mut ways = [
-                engine(&checkpoint, Way { isa, activations }, args.tokens)?,
+                engine(&checkpoint, Way { isa, ..widest }, args.tokens)?,
                 engine(&checkpoint, widest, args.tokens)?,
             ];
             let mut all = Vec::new();

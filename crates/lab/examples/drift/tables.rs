@@ -3,8 +3,9 @@
 use super::{CHUNK, Drift};
 use crate::texts::Text;
 use cpu::Isa;
-use kernels::Activations;
+use kernels::{Activations, KvType};
 use lab::divergence::{Divergence, Summary};
+use model::{HyperParams, LayerKind};
 
 fn name(activations: Activations) -> &'static str {
     match activations {
@@ -29,8 +30,8 @@ pub(crate) fn fixture(activations: Activations, prompt: &str, rows: &[Divergence
 }
 
 /// One row per text, and one for all of them.
-pub(crate) fn texts(texts: &[Text], drifts: &[Drift]) {
-    println!("\nint8 against f32 activations:\n");
+pub(crate) fn texts(heading: &str, texts: &[Text], drifts: &[Drift]) {
+    println!("\n{heading}:\n");
     println!("| text | tokens | mean KL | p99 | max | same top | perplexity, f32 | ratio |");
     println!("|---|---|---|---|---|---|---|---|");
     for (Text { name, .. }, drift) in texts.iter().zip(drifts) {
@@ -46,6 +47,30 @@ fn text(name: &str, rows: &[Divergence]) {
     let mean = format!("{mean:.2e} +- {mean_error:.1e}");
     print!("| {name} | {positions} | {mean} | {p99:.2e} | {max:.2e} | {same_top:.4} ");
     println!("| {perplexity:.2} | {ratio:.4} +- {ratio_error:.4} |");
+}
+
+/// What a table of rounded keys and values is of.
+pub(crate) fn kv_heading(kv: KvType, activations: Activations) -> String {
+    format!("keys and values in {kv} against f32, {} activations", name(activations))
+}
+
+/// Bytes that a token takes in the caches of the model's attention layers.
+pub(crate) fn kv_sizes(hp: &HyperParams) {
+    println!("\nBytes of a token in the caches of all attention layers:\n");
+    println!("| type | keys and values | index keys, raw and pooled (f32) |");
+    println!("|---|---|---|");
+    let blocks = hp.layers.iter().filter_map(|kind| match kind {
+        LayerKind::Attention { block } => Some(*block),
+        LayerKind::Gdn => None,
+    });
+    let blocks: Vec<usize> = blocks.collect();
+    let raw = size_of::<f32>() * hp.indexer.head_dim;
+    let index = blocks.iter().filter(|&&block| block > 0).map(|block| raw + raw / block);
+    let index: usize = index.sum();
+    for kv in KvType::ALL {
+        let bytes = 2 * kv.bytes(hp.attn.kv_heads * hp.attn.head_dim) * blocks.len();
+        println!("| {kv} | {bytes} | {index} |");
+    }
 }
 
 /// One row per window: all texts at these positions, and their states at the window's end.

@@ -3,7 +3,8 @@
 use clap::{Args, ValueEnum, value_parser};
 use cpu::{CpuOptions, Isa};
 use engine::EngineConfig;
-use kernels::Activations;
+use kernels::rope::RopeScaling;
+use kernels::{Activations, KvType};
 
 /// The context without --ctx, unless the model's own is shorter. The caches grow with the text,
 /// so a longer one costs nothing until it is used.
@@ -45,6 +46,37 @@ impl From<ActivationType> for Activations {
     }
 }
 
+/// How keys and values are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KvName {
+    /// 16 bits per value.
+    F16,
+    /// 8 bits per value with a scale per 32 values: half the memory of f16, and less exact.
+    #[value(name = "q8_0")]
+    Q8_0,
+    /// As they are: twice the memory of f16.
+    F32,
+}
+
+impl From<KvName> for KvType {
+    fn from(name: KvName) -> Self {
+        match name {
+            KvName::F16 => Self::F16,
+            KvName::Q8_0 => Self::Q8_0,
+            KvName::F32 => Self::F32,
+        }
+    }
+}
+
+/// How positions beyond the model's own context are reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScalingName {
+    /// Not at all.
+    None,
+    /// YaRN: the slower the turns of a rotated feature, the more it is stretched.
+    Yarn,
+}
+
 /// Where and how the model runs.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Engine")]
@@ -73,6 +105,16 @@ pub(crate) struct DeviceArgs {
     /// Precision of activations in products of the cpu backend with quantised weights.
     #[arg(long, value_enum, value_name = "TYPE", default_value = "int8")]
     activations: ActivationType,
+    /// Type in which attention keeps the keys and values of the text so far.
+    #[arg(long, value_enum, value_name = "TYPE", default_value = "f16")]
+    kv: KvName,
+    /// How a context beyond the model's own is reached. Texts within it get worse by this.
+    #[arg(long, value_enum, value_name = "NAME", default_value = "none")]
+    rope_scaling: ScalingName,
+    /// How many times the model's own context is reached, with --rope-scaling yarn. [default: as
+    /// needed for the context]
+    #[arg(long, value_name = "F", value_parser = parse_scale, requires = "rope_scaling")]
+    rope_scale: Option<f32>,
     /// Tokens of a prompt that are computed together. Changes speed and memory, never a result.
     /// [default: 256]
     #[arg(long, value_name = "TOKENS", value_parser = value_parser!(u64).range(1..=MAX_CONTEXT))]
@@ -90,10 +132,23 @@ impl DeviceArgs {
         }
     }
 
-    /// Sizes of an engine for one sequence of up to `context` tokens.
-    pub(crate) fn config(&self, context: usize) -> EngineConfig {
+    /// Sizes of an engine for one sequence of up to `context` tokens and a model that was made for
+    /// `model_context`.
+    pub(crate) fn config(&self, context: usize, model_context: usize) -> EngineConfig {
         let chunk = count(self.chunk).unwrap_or(DEFAULT_CHUNK).min(context);
-        EngineConfig { slots: 1, context, chunk, ..EngineConfig::default() }
+        let kv = self.kv.into();
+        let rope_scaling = self.scaling(context, model_context);
+        EngineConfig { slots: 1, context, chunk, kv, rope_scaling, ..EngineConfig::default() }
+    }
+
+    fn scaling(&self, context: usize, model_context: usize) -> RopeScaling {
+        match self.rope_scaling {
+            ScalingName::None => RopeScaling::None,
+            ScalingName::Yarn => {
+                let needed = || context.div_ceil(model_context.max(1)).max(1) as f32;
+                RopeScaling::yarn(self.rope_scale.unwrap_or_else(needed), model_context)
+            }
+        }
     }
 }
 
@@ -101,12 +156,7 @@ impl EngineArgs {
     /// Sizes of the engine for a model that was made for so many tokens of context.
     pub(crate) fn config(&self, model_context: usize) -> EngineConfig {
         let context = count(self.ctx).unwrap_or(DEFAULT_CONTEXT.min(model_context));
-        if context > model_context {
-            tracing::warn!(
-                "--ctx {context} is beyond the {model_context} tokens that the model was made for"
-            );
-        }
-        self.device.config(context)
+        self.device.config(context, model_context)
     }
 }
 
@@ -116,6 +166,14 @@ fn parse_isa(text: &str) -> Result<Isa, String> {
         let names: Vec<&str> = available.iter().map(|isa| isa.name()).collect();
         format!("this processor has {}", names.join(", "))
     })
+}
+
+fn parse_scale(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(scale) if (1.0..=1024.0).contains(&scale) => Ok(scale),
+        Ok(_) => Err("it must be from 1 to 1024".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn count(value: Option<u64>) -> Option<usize> {

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let checkpoint = file.checkpoint()?;
     check_tokens(&tokens, checkpoint.hp.vocab)?;
     let show = if args.quiet { Show::Never } else { Show::OnTerminal };
-    let config = args.device.config(tokens.len());
+    let config = args.device.config(tokens.len(), checkpoint.hp.context);
     let mut session = Session::load(&checkpoint, &args.device, config, show)?;
     let written = write(&mut session, &tokens, &args.output, show)?;
     if !args.quiet {

@@ -1,7 +1,7 @@
 //! States of a slot on their way out of and into the memory of a device: what a prompt cache keeps.
 //!
-//! Everything is copied as it is stored, so a state that came back is the same bits. What comes in
-//! is checked before anything changes: it may stem from another model.
+//! Keys and values travel decoded; encoded again they are the same bits. Everything else is copied
+//! as it is stored. What comes in is checked before anything changes: it may stem from another model.
 
 use super::{GdnState, KvSlot, PleState, QsaState};
 use crate::gdn::GdnSlot;
@@ -74,8 +74,8 @@ impl QsaState {
             values[rows.start * width..rows.end * width].to_vec()
         };
         KvSlot {
-            k: part(&kv.k, &rows, shape.kv_dim()),
-            v: part(&kv.v, &rows, shape.kv_dim()),
+            k: kv.k.rows(rows.clone()),
+            v: kv.v.rows(rows.clone()),
             index: part(&kv.index, &rows, width),
             blocks: part(&kv.blocks, &blocks_in(shape, &rows), width),
         }
@@ -98,7 +98,7 @@ impl QsaState {
         check("values", from.v.len(), rows.len() * kv_dim)?;
         check("index keys", from.index.len(), rows.len() * width)?;
         check("pooled index keys", from.blocks.len(), blocks.len() * width)?;
-        let (held, most) = (self.slots[slot].rows(shape), self.context);
+        let (held, most) = (self.slots[slot].k.len(), self.context);
         check("rows before those that come in", held.min(at), at)?;
         check("rows that fit", rows.end.min(most), rows.end)?;
         self.reserve(shape, slot, rows.end)?;
@@ -107,8 +107,10 @@ impl QsaState {
             values.truncate(at);
             values.extend_from_slice(from);
         };
-        put(&mut kv.k, at * kv_dim, &from.k);
-        put(&mut kv.v, at * kv_dim, &from.v);
+        for (rows, from) in [(&mut kv.k, &from.k), (&mut kv.v, &from.v)] {
+            rows.truncate(at);
+            rows.append(from);
+        }
         put(&mut kv.index, at * width, &from.index);
         put(&mut kv.blocks, blocks.start * width, &from.blocks);
         Ok(())
@@ -118,7 +120,8 @@ impl QsaState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{GdnShape, PleShape};
+    use crate::rope::RopeScaling;
+    use crate::{GdnShape, KvType, PleShape};
 
     const SHAPE: QsaShape = QsaShape {
         heads: 2,
@@ -131,20 +134,29 @@ mod tests {
         budget: 8,
         block: 4,
         eps: 1e-6,
+        rope_scaling: RopeScaling::None,
     };
+
+    fn empty(shape: &QsaShape) -> QsaState {
+        QsaState::new(shape, 2, 64, KvType::F32).unwrap()
+    }
 
     /// A cache of `len` rows whose values tell where they belong.
     fn filled(shape: &QsaShape, len: usize) -> QsaState {
-        let mut state = QsaState::new(2, 64);
-        let count = |n: usize, base: usize| (0..n).map(|i| (base + i) as f32).collect();
+        let mut state = empty(shape);
+        let count =
+            |n: usize, base: usize| -> Vec<f32> { (0..n).map(|i| (base + i) as f32).collect() };
         let width = index_width(shape);
-        state.slots[1] = KvSlot {
-            k: count(len * shape.kv_dim(), 1000),
-            v: count(len * shape.kv_dim(), 2000),
-            index: count(len * width, 3000),
-            blocks: count(len.checked_div(shape.block).unwrap_or(0) * width, 4000),
-        };
+        let kv = &mut state.slots[1];
+        kv.k.append(&count(len * shape.kv_dim(), 1000));
+        kv.v.append(&count(len * shape.kv_dim(), 2000));
+        kv.index = count(len * width, 3000);
+        kv.blocks = count(len.checked_div(shape.block).unwrap_or(0) * width, 4000);
         state
+    }
+
+    fn held(state: &QsaState, slot: usize) -> KvSlot {
+        state.slot(slot).export()
     }
 
     fn parts(kv: &KvSlot) -> [&[f32]; 4] {
@@ -157,13 +169,13 @@ mod tests {
             let shape = QsaShape { block, ..SHAPE };
             let from = filled(&shape, 23);
             for cuts in [&[0, 23][..], &[0, 8, 16, 23], &[0, 1, 7, 7, 19, 20, 23]] {
-                let mut to = QsaState::new(2, 64);
+                let mut to = empty(&shape);
                 for cut in cuts.windows(2) {
                     let piece = from.export_rows(&shape, 1, cut[0]..cut[1]);
                     assert_eq!(piece.rows(&shape), cut[1] - cut[0]);
                     to.import_rows(&shape, 0, (cut[0], &piece)).unwrap();
                 }
-                assert_eq!(parts(to.slot(0)), parts(from.slot(1)), "block {block}, {cuts:?}");
+                assert_eq!(parts(&held(&to, 0)), parts(&held(&from, 1)), "block {block}, {cuts:?}");
             }
         }
     }
@@ -174,14 +186,14 @@ mod tests {
         let mut to = filled(&SHAPE, 23);
         let piece = from.export_rows(&SHAPE, 1, 6..9);
         to.import_rows(&SHAPE, 1, (6, &piece)).unwrap();
-        assert_eq!(parts(to.slot(1)), parts(&from.export_rows(&SHAPE, 1, 0..9)));
-        assert_eq!(to.slot(1).bytes(), 4 * (2 * 9 * 2 + 9 * 3 + 2 * 3));
+        assert_eq!(parts(&held(&to, 1)), parts(&from.export_rows(&SHAPE, 1, 0..9)));
+        assert_eq!(held(&to, 1).bytes(), 4 * (2 * 9 * 2 + 9 * 3 + 2 * 3));
     }
 
     #[test]
     fn what_does_not_fit_is_refused_and_changes_nothing() {
         let mut state = filled(&SHAPE, 6);
-        let before = state.slot(1).clone();
+        let before = held(&state, 1);
         let good = filled(&SHAPE, 23).export_rows(&SHAPE, 1, 6..10);
         let with = |change: fn(&mut KvSlot)| {
             let mut piece = good.clone();
@@ -200,7 +212,7 @@ mod tests {
         for (i, (at, piece)) in wrong.iter().enumerate() {
             let result = state.import_rows(&SHAPE, 1, (*at, piece));
             assert!(matches!(result, Err(Error::StateSize { .. })), "case {i}: {result:?}");
-            assert_eq!(parts(state.slot(1)), parts(&before), "case {i}");
+            assert_eq!(parts(&held(&state, 1)), parts(&before), "case {i}");
         }
         state.import_rows(&SHAPE, 1, (6, &good)).unwrap();
     }

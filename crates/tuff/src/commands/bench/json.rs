@@ -30,6 +30,7 @@ pub(super) fn report(facts: &Facts, plan: &Plan, measured: &Measurements) -> Val
         "threads": machine.threads,
         "settings": {
             "chunk": plan.config.chunk,
+            "kv": plan.config.kv.name(),
             "depth": plan.depth,
             "repetitions": plan.repetitions,
             "seed": plan.seed,

@@ -170,14 +170,15 @@ impl Plan {
         tests.extend(of(Kind::Verify, &counts.verify, depth));
         tests.extend(of(Kind::Slots, &counts.slots, depth));
         check_any(&tests, args.sustained, drafts.is_some())?;
-        for test in &tests {
-            check(test, hp.context)?;
-        }
         let longest = tests.iter().map(|test| test.depth + test.tokens()).max().unwrap_or(0);
         let text = drafts.as_ref().map_or(0, SpecPlan::longest);
         let slots = tests.iter().filter(|test| test.kind == Kind::Slots);
         let slots = slots.map(|test| test.size).max().unwrap_or(1);
-        let config = EngineConfig { slots, ..args.device.config(longest.max(text)) };
+        let config = args.device.config(longest.max(text), hp.context);
+        let config = EngineConfig { slots, ..config };
+        for test in &tests {
+            check(test, config.rope_scaling.reach(hp.context))?;
+        }
         check_chunk(&tests, config.chunk)?;
         let repetitions = usize::try_from(args.repetitions).unwrap_or(usize::MAX);
         let (sustained, seed) = (args.sustained, args.seed);

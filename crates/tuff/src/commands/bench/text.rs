@@ -76,7 +76,7 @@ fn machine(facts: &Facts, plan: &Plan) -> String {
         "tuff {}\n\
          - model: {}, {}, {} weights\n\
          - formats by bytes: {}\n\
-         - backend: {}{isa}, {threads}, chunks of {}\n",
+         - backend: {}{isa}, {threads}, chunks of {}, keys and values in {}\n",
         facts.version,
         facts.file.escape_debug(),
         units::bytes(facts.file_bytes),
@@ -84,6 +84,7 @@ fn machine(facts: &Facts, plan: &Plan) -> String {
         formats.join(", "),
         machine.backend,
         units::count(plan.config.chunk, "token"),
+        plan.config.kv,
     )
 }
 
