@@ -111,9 +111,7 @@ impl<B: Backend> Engine<B> {
         let (hc, token_embd) = (&weights.hc, &weights.token_embd);
         let mut context =
             MtpContext { backend: &mut *backend, hc, choice: choice(hp), layers, token_embd };
-        let told: Vec<_> = steps.iter().map(|s| (s.slot, slots.tokens(s.slot), s.token)).collect();
-        let mut wanted = Vec::with_capacity(steps.len());
-        mtp.step(&mut context, &told, &mut wanted);
+        mtp.step(&mut context, slots, steps);
         let full = mtp.weights.head.as_ref().unwrap_or(&weights.output);
         let (matrix, rows) = match (&mtp.subset, head) {
             (Some(subset), Head::Subset) => (&subset.matrix, subset.vocab.len()),
@@ -121,7 +119,7 @@ impl<B: Backend> Engine<B> {
         };
         let head = HeadWeights { mixer: &mtp.weights.head_hc, matrix, hc, rows };
         let io = (buffers, &mut layers.inject);
-        let result = head.logits(backend, (&mtp.x, &wanted), io, logits);
+        let result = head.logits(backend, (&mtp.x, &mtp.last_rows), io, logits);
         if result.is_err() {
             steps.iter().for_each(|step| slots.set_broken(step.slot));
         }

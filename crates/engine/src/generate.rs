@@ -4,7 +4,7 @@
 use crate::answer::{Answer, Sink};
 use crate::cache::{Keep, Mark, Recalled};
 use crate::sampling::SamplingParams;
-use crate::speculation::{MAX_DEPTH, Proposer, SpecStats};
+use crate::speculation::{Proposer, SpecStats};
 use crate::{Engine, Error, Feed, Want};
 use kernels::Backend;
 use model::tokenizer::Tokenizer;
@@ -129,7 +129,7 @@ impl<B: Backend> Generator<'_, B> {
 
         let context = self.engine.config().context;
         let answer = Answer::new(request, self.tokenizer, context);
-        let mut run = Generation { on: self, answer, sink, logits: Vec::new() };
+        let mut run = Generation { on: self, answer, sink, window: Vec::new(), logits: Vec::new() };
         let started = Instant::now();
         let mut summary = Summary {
             finish: Finish::Length,
@@ -175,6 +175,7 @@ struct Generation<'g, 'a, 's, B: Backend> {
     on: &'g mut Generator<'a, B>,
     answer: Answer,
     sink: &'s mut Sink<'s>,
+    window: Vec<u32>,
     logits: Vec<f32>,
 }
 
@@ -231,16 +232,15 @@ impl<B: Backend> Generation<'_, '_, '_, B> {
 
     /// One round: drafts, their verification, and the commit of what counts.
     fn round(&mut self) -> Result<Option<Finish>, Error> {
-        let Self { on, answer, sink, logits } = self;
+        let Self { on, answer, sink, window, logits } = self;
         let Generator { engine, slot, tokenizer, proposer } = &mut **on;
         let drafts = answer.propose(engine, *slot, &mut **proposer)?;
 
         let started = Instant::now();
-        let mut window = Vec::with_capacity(MAX_DEPTH + 1);
-        answer.window(&drafts.tokens, &mut window);
+        answer.window(&drafts.tokens, window);
         let feed = match drafts.tokens[..] {
-            [] => Feed::new(*slot, &window, Want::Last),
-            _ => Feed::deferred(*slot, &window),
+            [] => Feed::new(*slot, window, Want::Last),
+            _ => Feed::deferred(*slot, window),
         };
         engine.forward_into(&[feed], logits)?;
         let rows = logits.chunks_exact_mut(engine.hyper_params().vocab);

@@ -15,10 +15,10 @@ pub(crate) use snapshot::{MtpSnapshot, rows_of};
 
 use crate::layers::LayerPass;
 use crate::scratch::LayerScratch;
-use crate::slots::LayerState;
+use crate::slots::{LayerState, Slots};
 use crate::speculation::MAX_DEPTH;
 use crate::weights::{Mixer, MtpWeights};
-use crate::{EngineConfig, Error};
+use crate::{DraftStep, EngineConfig, Error};
 use kernels::Commit;
 use kernels::moe::MoeChoice;
 use kernels::{Backend, HcShape, Run, Window};
@@ -50,6 +50,8 @@ pub(crate) struct Mtp<B: Backend> {
     kept_rows: usize,
     most_rows: usize,
     row_numbers: Vec<usize>,
+    /// The last row of each slot in the step that was just made.
+    pub(crate) last_rows: Vec<usize>,
 }
 
 /// A head over some tokens only.
@@ -146,6 +148,7 @@ impl<B: Backend> Mtp<B> {
             kept_rows,
             most_rows,
             row_numbers: Vec::new(),
+            last_rows: Vec::new(),
             subset: None,
             weights,
         })
@@ -220,25 +223,24 @@ impl<B: Backend> Mtp<B> {
         (slot.drafted, slot.steps) = (0, 0);
     }
 
-    /// One draft step of several slots at once, each given as its slot, its sequence and the token
-    /// that follows (drawn, or the last draft). The streams of the last rows, from which logits
-    /// follow, are `rows` of [`Mtp::x`].
+    /// One draft step of several slots at once. The streams of the steps' last rows, from which
+    /// logits follow, are [`Mtp::last_rows`] of [`Mtp::x`].
     pub(crate) fn step(
         &mut self,
         context: &mut MtpContext<'_, B>,
-        steps: &[(usize, &[u32], u32)],
-        rows: &mut Vec<usize>,
+        slots: &Slots<B>,
+        steps: &[DraftStep],
     ) {
         let wide = context.hc.streams * context.hc.width;
         self.tokens.clear();
         self.window.clear();
-        rows.clear();
-        for &(slot, history, token) in steps {
+        self.last_rows.clear();
+        for &DraftStep { slot, token } in steps {
             let MtpSlot { len, kept, drafted, .. } = self.slots[slot];
             let first_row = self.window.rows();
             let (pos, count) = if kept > 0 {
                 self.gather_kept(context.backend, wide, slot, first_row);
-                self.tokens.extend(latest(history, kept - 1));
+                self.tokens.extend(latest(slots.tokens(slot), kept - 1));
                 (len, kept)
             } else {
                 let out = (&mut self.x, first_row);
@@ -249,7 +251,7 @@ impl<B: Backend> Mtp<B> {
             let (replay, commit) = (0, Commit::Now);
             let run = Run { slot, first_row, len: count, first_pos: pos, replay, commit };
             self.window.push_run(run);
-            rows.push(first_row + count - 1);
+            self.last_rows.push(first_row + count - 1);
             let state = &mut self.slots[slot];
             state.steps += 1;
             if kept > 0 {
@@ -260,7 +262,7 @@ impl<B: Backend> Mtp<B> {
             }
         }
         self.pass(context);
-        for (&(slot, ..), &row) in steps.iter().zip(&*rows) {
+        for (&DraftStep { slot, .. }, &row) in steps.iter().zip(&self.last_rows) {
             context.backend.gather_rows(&self.x, &[row], wide, (&mut self.chain, slot));
         }
     }

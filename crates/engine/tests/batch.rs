@@ -9,7 +9,7 @@ use cpu::{Cpu, Isa};
 use engine::batch::{Job, JobEvent, JobId, JobSummary, Limits, Refused, Scheduler};
 use engine::speculation::{NoDrafts, SpecMode};
 use engine::{
-    Engine, EngineConfig, Error, Finish, Generator, NormExtent, Request, SamplingError,
+    Engine, EngineConfig, Error, Event, Finish, Generator, NormExtent, Request, SamplingError,
     SamplingParams,
 };
 use gguf::Gguf;
@@ -50,10 +50,12 @@ struct Log {
 impl Log {
     fn take(&mut self, id: JobId, event: JobEvent<'_>) -> ControlFlow<()> {
         match event {
-            JobEvent::Text(text) => self.texts.entry(id).or_default().push_str(text),
+            JobEvent::Text(Event::Text(text)) => {
+                self.texts.entry(id).or_default().push_str(text);
+            }
+            JobEvent::Text(_) => {}
             JobEvent::Done(summary) => assert!(self.done.insert(id, *summary).is_none()),
             JobEvent::Failed(error) => assert!(self.failed.insert(id, error).is_none()),
-            JobEvent::Prompt { .. } | JobEvent::Note(_) => {}
         }
         ControlFlow::Continue(())
     }
@@ -92,7 +94,7 @@ fn solo(jobs: &[Job]) -> Vec<(Vec<u32>, String)> {
         let mut generator =
             Generator { engine: &mut engine, slot: 0, tokenizer: &tokenizer, proposer };
         let summary = generator.generate(&request, &mut |event| {
-            if let engine::Event::Text(piece) = event {
+            if let Event::Text(piece) = event {
                 text.push_str(piece);
             }
             ControlFlow::Continue(())
@@ -223,7 +225,7 @@ fn fault_101_a_sink_that_breaks_off_ends_its_own_request() {
     let mut log = Log::default();
     while !scheduler.is_idle() {
         scheduler.step(&mut |id, event| {
-            let gone = id == a && matches!(event, JobEvent::Text(_));
+            let gone = id == a && matches!(event, JobEvent::Text(Event::Text(_)));
             let _ = log.take(id, event);
             if gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -255,6 +257,30 @@ fn a_long_prompt_does_not_stall_an_answer() {
     assert!(scheduler.totals().prefilled >= 160);
     log.run(&mut scheduler);
     assert_eq!(log.done[&second].tokens, solo(&[long]).remove(0).0);
+}
+
+#[test]
+fn nobody_starves_where_a_window_is_too_short_for_all() {
+    for chunk in [1, 2, 4, 9] {
+        let (engine, tokenizer) = sample(6, chunk);
+        let mut scheduler = Scheduler::new(engine, tokenizer, Limits::default());
+        let drafts: SpecMode = "mtp:4".parse().unwrap();
+        let jobs: Vec<Job> = ["Once", "The", "It", "My", "Two", "When"]
+            .map(|text| Job { drafts, ..job(scheduler.tokenizer(), text, 60) })
+            .to_vec();
+        let ids: Vec<JobId> =
+            jobs.iter().map(|job| scheduler.submit(job.clone()).unwrap()).collect();
+        let mut log = Log::default();
+        // Each has a prompt of a token or two, and there are at least two rows in two steps.
+        for _ in 0..40 {
+            log.step(&mut scheduler);
+        }
+        assert!(ids.iter().all(|&id| !log.text(id).is_empty()), "windows of {chunk}");
+        log.run(&mut scheduler);
+        for (id, expected) in ids.iter().zip(solo(&jobs)) {
+            assert_eq!(log.done[id].tokens, expected.0, "windows of {chunk}");
+        }
+    }
 }
 
 #[test]

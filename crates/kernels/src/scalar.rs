@@ -49,8 +49,8 @@ pub fn argmax(values: &[f32]) -> Option<u32> {
     best.1.is_finite().then_some((best.0 + place) as u32)
 }
 
-/// The largest value; `None` if any is NaN.
-fn largest(values: &[f32]) -> Option<f32> {
+/// The largest value, -inf of none; `None` if any is NaN.
+pub fn largest(values: &[f32]) -> Option<f32> {
     const LANES: usize = 16;
     let mut best = [f32::NEG_INFINITY; LANES];
     let mut nan = [false; LANES];

@@ -8,8 +8,8 @@ use engine::speculation::{Drafter, SpecMode};
 use engine::{Engine, EngineConfig, Event, Feed, Generator, Request, Summary};
 use kernels::Backend;
 use kernels::reference::Reference;
-use model::Checkpoint;
 use model::tokenizer::Tokenizer;
+use model::{Checkpoint, DraftVocab};
 
 use crate::args::{BackendName, DeviceArgs, Drafting, SpecArgs};
 use crate::draft_vocab_file;
@@ -54,17 +54,20 @@ impl Session {
         (spec, show): (Option<&SpecArgs>, Show),
     ) -> Result<Session, Error> {
         let config = spec.map_or(config, |spec| spec.drafting().extend(config));
+        // Read before the model is loaded: a bad list is told at once.
+        let vocab = spec.map(|spec| read_draft_vocab(checkpoint, &spec.drafting())).transpose()?;
+        let drafts = (spec.map_or(SpecMode::Off, SpecArgs::mode), vocab.flatten());
         Ok(match device.backend {
             BackendName::Cpu => {
                 let cpu = Cpu::new(device.cpu_options());
                 tracing::info!("cpu: {} threads, {}", cpu.threads(), cpu.isa().name());
                 let mut engine = load(cpu, checkpoint, config, show)?;
-                let drafter = drafter(&mut engine, checkpoint, spec)?;
+                let drafter = drafter(&mut engine, checkpoint, drafts)?;
                 Session::Cpu(Box::new(engine), Box::new(drafter))
             }
             BackendName::Reference => {
                 let mut engine = load(Reference, checkpoint, config, show)?;
-                let drafter = drafter(&mut engine, checkpoint, spec)?;
+                let drafter = drafter(&mut engine, checkpoint, drafts)?;
                 Session::Reference(Box::new(engine), Box::new(drafter))
             }
         })
@@ -117,28 +120,38 @@ impl Session {
     }
 }
 
-/// Who drafts as `spec` says.
+/// Who drafts in this mode, from a list of tokens if there is one.
 fn drafter<B: Backend>(
     engine: &mut Engine<B>,
     checkpoint: &Checkpoint,
-    spec: Option<&SpecArgs>,
+    (mode, vocab): (SpecMode, Option<DraftVocab>),
 ) -> Result<Drafter, Error> {
-    let Some(spec) = spec else { return Ok(Drafter::new(SpecMode::Off, engine)) };
-    load_draft_vocab(engine, checkpoint, &spec.drafting())?;
-    Ok(Drafter::new(spec.mode(), engine))
+    load_draft_vocab(engine, checkpoint, vocab)?;
+    Ok(Drafter::new(mode, engine))
+}
+
+/// Reads the list of tokens to draft, if there is one.
+///
+/// # Errors
+/// A list that cannot be read.
+pub(crate) fn read_draft_vocab(
+    checkpoint: &Checkpoint,
+    drafting: &Drafting<'_>,
+) -> Result<Option<DraftVocab>, Error> {
+    let path = drafting.draft_vocab();
+    path.map(|path| draft_vocab_file::read(path, checkpoint.hp.vocab)).transpose()
 }
 
 /// Loads the list of tokens to draft, if there is one.
 ///
 /// # Errors
-/// [`Error::Engine`]; a list that cannot be read.
+/// [`Error::Engine`].
 pub(crate) fn load_draft_vocab<B: Backend>(
     engine: &mut Engine<B>,
     checkpoint: &Checkpoint,
-    drafting: &Drafting<'_>,
+    vocab: Option<DraftVocab>,
 ) -> Result<(), Error> {
-    let Some(path) = drafting.draft_vocab() else { return Ok(()) };
-    let vocab = draft_vocab_file::read(path, checkpoint.hp.vocab)?;
+    let Some(vocab) = vocab else { return Ok(()) };
     let count = vocab.len();
     let bytes = engine.load_draft_vocab(checkpoint, vocab)?;
     tracing::info!("draft head of {count} tokens, {}", units::bytes(bytes as u64));

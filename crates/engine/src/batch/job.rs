@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::speculation::{Drafter, Drafts, SpecMode, SpecStats};
-use crate::{Error, Finish, SamplingParams};
+use crate::{Error, Event, Finish, SamplingParams};
 use std::time::{Duration, Instant};
 
 /// Names a request for as long as the scheduler lives; never used twice.
@@ -27,17 +27,8 @@ pub struct Job {
 /// What happens to requests.
 #[derive(Debug)]
 pub enum JobEvent<'a> {
-    /// A part of the prompt has been computed.
-    Prompt {
-        /// Tokens of the prompt that are done.
-        done: usize,
-        /// All of them.
-        total: usize,
-    },
-    /// The next piece of text; whole characters.
-    Text(&'a str),
-    /// Something that the user may want to know; one line.
-    Note(&'a str),
+    /// What happens to any text that is generated.
+    Text(Event<'a>),
     /// The text has ended; the last event of a request, unless it fails.
     Done(Box<JobSummary>),
     /// The request failed; its last event. Others are not affected.
@@ -97,8 +88,8 @@ pub(super) enum Stage {
 }
 
 impl Live {
-    /// Ends the request.
-    pub(super) fn into_summary(self, finish: Finish) -> JobSummary {
+    /// Ends the request: its name, how it went, and who drafted.
+    pub(super) fn into_parts(self, finish: Finish) -> (JobId, JobSummary, Drafter) {
         let now = Instant::now();
         let answering = self.answering.unwrap_or(now);
         let prefilled = match self.stage {
@@ -106,7 +97,7 @@ impl Live {
             Stage::Answer { .. } => self.answer.prompt().len(),
         };
         let (tokens, speculation) = self.answer.into_parts();
-        JobSummary {
+        let summary = JobSummary {
             finish,
             tokens,
             prefilled,
@@ -114,6 +105,7 @@ impl Live {
             queued: self.queued,
             prompt_time: answering - self.admitted,
             generate_time: now - answering,
-        }
+        };
+        (self.id, summary, self.drafter)
     }
 }

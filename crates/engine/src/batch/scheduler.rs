@@ -41,6 +41,8 @@ pub struct Scheduler<B: Backend> {
     limits: Limits,
     /// One per slot of the engine.
     slots: Vec<Option<Live>>,
+    /// Who drafted last on each slot that is free: they know what windows cost here.
+    drafters: Vec<Option<Drafter>>,
     queue: VecDeque<Waiting>,
     next_id: u64,
     totals: Totals,
@@ -84,10 +86,18 @@ impl<B: Backend> std::fmt::Debug for Scheduler<B> {
 impl<B: Backend> Scheduler<B> {
     /// Serves requests on the slots of `engine`.
     pub fn new(engine: Engine<B>, tokenizer: Tokenizer, limits: Limits) -> Self {
-        let slots = (0..engine.config().slots).map(|_| None).collect();
-        let (queue, logits) = (VecDeque::new(), Vec::new());
-        let totals = Totals::default();
-        Self { engine, tokenizer, limits, slots, queue, next_id: 0, totals, logits }
+        let count = engine.config().slots;
+        Self {
+            engine,
+            tokenizer,
+            limits,
+            slots: (0..count).map(|_| None).collect(),
+            drafters: (0..count).map(|_| None).collect(),
+            queue: VecDeque::new(),
+            next_id: 0,
+            totals: Totals::default(),
+            logits: Vec::new(),
+        }
     }
 
     /// Requests that have a slot.
@@ -134,9 +144,9 @@ impl<B: Backend> Scheduler<B> {
         Ok(id)
     }
 
-    /// Ends a request, wherever it is: a waiting one is gone at once, a live one has freed its slot
-    /// when the next step begins. It still gets [`JobEvent::Done`]. False if there is none of this
-    /// name any more.
+    /// Ends a request, wherever it is. One that waits is gone at once and gets no event; a live one
+    /// gets [`JobEvent::Done`] when the next step begins, which frees its slot. False if there is
+    /// none of this name any more.
     pub fn cancel(&mut self, id: JobId) -> bool {
         if let Some(live) = self.slots.iter_mut().flatten().find(|live| live.id == id) {
             live.cancelled = true;
@@ -236,7 +246,8 @@ impl<B: Backend> Scheduler<B> {
                 sampling: job.sampling,
                 stop: job.stop,
             };
-            let mut drafter = Drafter::new(job.drafts, &self.engine);
+            let known = self.drafters[slot].take().filter(|known| known.mode() == job.drafts);
+            let mut drafter = known.unwrap_or_else(|| Drafter::new(job.drafts, &self.engine));
             Proposer::<B>::begin(&mut drafter);
             let live = Live {
                 id,
@@ -258,11 +269,17 @@ impl<B: Backend> Scheduler<B> {
         }
     }
 
-    /// The parts of the next window: a round of every answer, then pieces of prompts.
+    /// The parts of the next window: a round of every answer, then pieces of prompts. Where the
+    /// window is too short for all, slots take turns, and answers leave some rows to prompts.
     fn plan(&mut self, sink: &mut JobSink<'_>) -> Vec<Part> {
         let mut parts = Vec::new();
-        let mut rows = self.engine.config().chunk;
-        for slot in 0..self.slots.len() {
+        let (count, chunk) = (self.slots.len(), self.engine.config().chunk);
+        let turn = usize::try_from(self.totals.steps % (2 * count as u64)).unwrap_or(0);
+        let is_prompt = |live: &Live| matches!(live.stage, Stage::Prompt { .. });
+        let due = self.slots.iter().flatten().any(is_prompt);
+        let kept = self.limits.prompt_rows.min(chunk / 4).max(turn % 2);
+        let mut rows = if due { chunk - kept } else { chunk };
+        for slot in (0..count).map(|i| (i + turn) % count) {
             match self.round(slot, rows) {
                 Ok(Some(part)) => {
                     rows -= part.tokens.len();
@@ -272,10 +289,9 @@ impl<B: Backend> Scheduler<B> {
                 Err(error) => self.fail(slot, error, sink),
             }
         }
-        if !parts.is_empty() {
-            rows = rows.min(self.limits.prompt_rows.max(1));
-        }
-        self.prompts(rows, &mut parts);
+        let left = chunk - parts.iter().map(|part| part.tokens.len()).sum::<usize>();
+        let most = if parts.is_empty() { left } else { left.min(self.limits.prompt_rows.max(1)) };
+        self.prompts(most, &mut parts);
         parts
     }
 
@@ -358,7 +374,7 @@ impl<B: Backend> Scheduler<B> {
         let Self { engine, tokenizer, slots, totals, .. } = self;
         let Some(live) = &mut slots[part.slot] else { return Ok(None) };
         let id = live.id;
-        let mut pass_on = |event: Event<'_>| sink(id, event.into());
+        let mut pass_on = |event: Event<'_>| sink(id, JobEvent::Text(event));
         match &mut live.stage {
             Stage::Prompt { done } => {
                 *done += part.tokens.len();
@@ -396,7 +412,9 @@ impl<B: Backend> Scheduler<B> {
     fn finish(&mut self, slot: usize, finish: Finish, sink: &mut JobSink<'_>) {
         if let Some(live) = self.slots[slot].take() {
             self.totals.ended += 1;
-            let _ = sink(live.id, JobEvent::Done(Box::new(live.into_summary(finish))));
+            let (id, summary, drafter) = live.into_parts(finish);
+            self.drafters[slot] = Some(drafter);
+            let _ = sink(id, JobEvent::Done(Box::new(summary)));
         }
     }
 
@@ -413,14 +431,4 @@ fn count(totals: &mut Totals, part: &Part, outcome: &Outcome) {
     totals.generated += outcome.fed as u64;
     totals.drafted += part.tokens.len() as u64 - 1;
     totals.accepted += outcome.fed as u64 - 1;
-}
-
-impl<'a> From<Event<'a>> for JobEvent<'a> {
-    fn from(event: Event<'a>) -> Self {
-        match event {
-            Event::Prompt { done, total } => Self::Prompt { done, total },
-            Event::Text(text) => Self::Text(text),
-            Event::Note(note) => Self::Note(note),
-        }
-    }
 }

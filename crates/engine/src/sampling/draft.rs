@@ -6,7 +6,7 @@
 //! always the target's own draw.
 
 use super::choice::{Tokens, adjust, choose};
-use super::{Context, SamplingParams, check_finite};
+use super::{Context, SamplingParams, check_finite, filter};
 
 /// A drafted token.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +50,7 @@ fn probability(logits: &[f32], index: usize, temperature: f32) -> f32 {
     // Of 250,000 logits that are so far below the largest, all together weigh less than 0.001.
     const NEGLIGIBLE: f32 = -20.0;
     let temperature = if temperature == 0.0 { 1.0 } else { temperature };
-    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let largest = filter::largest(logits);
     // Relative to the largest, as in the filters: a tiny temperature then gives 0, never NaN.
     let weight = |x: f32| ((x - largest) / temperature).exp();
     let floor = largest + NEGLIGIBLE * temperature;

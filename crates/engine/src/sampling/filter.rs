@@ -1,6 +1,7 @@
 //! Temperature, top-k, top-p and min-p: which tokens may be drawn.
 
 use super::SamplingParams;
+use kernels::scalar;
 use std::cmp::Ordering;
 
 /// `(index of the logit, (logit - largest) / temperature)`. Indices are ordered as tokens are.
@@ -29,19 +30,9 @@ pub(super) fn candidates(params: &SamplingParams, logits: &[f32]) -> Vec<Candida
     all
 }
 
-/// The largest value, NaN aside.
-fn largest(values: &[f32]) -> f32 {
-    // Lane by lane, so that a compiler makes vectors of it.
-    const LANES: usize = 16;
-    let mut best = [f32::NEG_INFINITY; LANES];
-    let chunks = values.chunks_exact(LANES);
-    let rest = chunks.remainder().iter().copied();
-    for chunk in chunks {
-        for (best, &x) in best.iter_mut().zip(chunk) {
-            *best = if x > *best { x } else { *best };
-        }
-    }
-    best.into_iter().chain(rest).fold(f32::NEG_INFINITY, f32::max)
+/// The largest logit; -inf if one is NaN, which no draw gets to.
+pub(super) fn largest(logits: &[f32]) -> f32 {
+    scalar::largest(logits).unwrap_or(f32::NEG_INFINITY)
 }
 
 /// A value that the `k` largest logits reach: the `k`-th largest of the maxima of pieces, each of

@@ -106,10 +106,6 @@ impl Default for Adaptive {
 }
 
 impl Adaptive {
-    pub(super) fn seed_window(&mut self, rows: usize, time: Duration) {
-        self.costs.observe(Work::Window(rows), time);
-    }
-
     pub(super) fn new_text(&mut self) {
         self.acceptance.soften(TEXT_MEMORY);
         self.acceptance.soften_lookups(LOOKUP_MEMORY);

@@ -35,11 +35,6 @@ impl Drafter {
         self.policy.mode()
     }
 
-    /// What it decides by, to be told of costs measured up front.
-    pub fn policy_mut(&mut self) -> &mut Policy {
-        &mut self.policy
-    }
-
     fn head(&self) -> Head {
         self.subset.as_ref().map_or(Head::Full, |(_, guard)| guard.head())
     }

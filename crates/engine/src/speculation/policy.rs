@@ -7,7 +7,6 @@
 use super::adaptive::Adaptive;
 use super::mode::{MAX_DEPTH, SpecMode};
 use super::round::Round;
-use std::time::Duration;
 
 /// Match length from which `mtp+lookup` prefers the lookup: shorter ones are often chance.
 const LONG_MATCH: usize = 4;
@@ -72,11 +71,6 @@ impl Policy {
     /// Whether it may ever plan lookups, so that the text has to be indexed.
     pub fn uses_lookup(&self) -> bool {
         !matches!(self.mode, SpecMode::Off | SpecMode::Mtp { .. })
-    }
-
-    /// Tells it the time of a window of so many rows (1 to 9) measured up front.
-    pub fn seed_window(&mut self, rows: usize, time: Duration) {
-        self.adaptive.seed_window(rows, time);
     }
 
     /// Another text begins, on which acceptance may differ.

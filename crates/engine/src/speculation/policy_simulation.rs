@@ -459,16 +459,3 @@ fn decisions_depend_on_nothing_but_what_was_observed() {
     let runs = [0; 2].map(|_| Run::time(EXPERTS, TEXTS[3], SpecMode::Adaptive));
     assert_eq!(runs[0], runs[1]);
 }
-
-#[test]
-fn seeded_costs_are_used_at_once() {
-    let mut policy = Policy::new(SpecMode::Adaptive, true);
-    let offer = Offer { mtp: true, lookup: Some(30), room: 8 };
-    assert_eq!(policy.plan(offer), Plan::Plain, "the yardstick comes first");
-    for (rows, window) in GPU.windows.iter().enumerate() {
-        policy.seed_window(rows + 1, Duration::from_secs_f64(window * 0.01));
-    }
-    assert_eq!(policy.plan(offer), Plan::Lookup { depth: 8 });
-    assert_eq!(policy.plan(Offer { lookup: None, ..offer }), Plan::Mtp { depth: 8 });
-    assert!(policy.deeper(&[0.9]));
-}

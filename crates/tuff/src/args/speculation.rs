@@ -77,6 +77,9 @@ impl<'a> Drafting<'a> {
         let any = self.modes.iter().any(|mode| *mode != SpecMode::Off);
         // A window of the drawn token and its drafts.
         let deferred = if any { (MAX_DEPTH + 1).min(config.chunk) } else { 0 };
+        if deferred == 1 {
+            tracing::warn!("--chunk 1 leaves no room for drafts: each token is computed alone");
+        }
         let extent = match self.block.mtp_hnorm {
             HnormArg::Whole => NormExtent::Whole,
             HnormArg::PerStream => NormExtent::PerStream,

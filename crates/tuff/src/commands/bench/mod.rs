@@ -191,6 +191,8 @@ fn measure<B: HostBackend>(
         BackendName::Cpu => args.device.cpu_options(),
         BackendName::Reference => cpu::CpuOptions { threads: 1, ..Default::default() },
     };
+    // Read before anything is measured: a bad list is told at once.
+    let vocab = session::read_draft_vocab(checkpoint, &args.drafts.drafting())?;
     let mut measured = Measurements { windows: None, drafts: None };
     if !plan.tests.is_empty() {
         let engine = session::load(Timed::new(backend()), checkpoint, plan.config, show)?;
@@ -199,10 +201,9 @@ fn measure<B: HostBackend>(
         measured.windows = Some(Bench::new(engine, plan, show).run(options)?);
     }
     if let Some(texts) = &plan.drafts {
-        let drafting = args.drafts.drafting();
-        let config = drafting.extend(plan.config);
+        let config = args.drafts.drafting().extend(plan.config);
         let mut engine = session::load(backend(), checkpoint, config, show)?;
-        session::load_draft_vocab(&mut engine, checkpoint, &drafting)?;
+        session::load_draft_vocab(&mut engine, checkpoint, vocab)?;
         let _watch = interrupt::watch();
         tracing::info!("comparing drafts");
         measured.drafts = Some(spec::measure(engine, texts, plan.repetitions, show)?);
