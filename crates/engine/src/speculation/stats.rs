@@ -164,7 +164,7 @@ impl fmt::Display for SpecStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.total();
         let Some(acceptance) = total.acceptance() else {
-            write!(f, "drafts: none in {} rounds", total.rounds)?;
+            write!(f, "drafts: none in {}", rounds(total.rounds))?;
             return self.times(f);
         };
         let (accepted, drafted) = (total.accepted, total.drafted);
@@ -201,8 +201,8 @@ impl SpecStats {
             return Ok(());
         }
         let part = |(name, source): (&str, SourceStats)| match source.acceptance() {
-            Some(share) => format!("{name} {} rounds, {} accepted", source.rounds, percent(share)),
-            None => format!("{name} {} rounds", source.rounds),
+            Some(share) => format!("{name} {}, {} accepted", rounds(source.rounds), percent(share)),
+            None => format!("{name} {}", rounds(source.rounds)),
         };
         let parts = used.into_iter().map(part).collect::<Vec<_>>().join("; ");
         write!(f, "\nsources: {parts}")
@@ -221,6 +221,11 @@ fn percent(share: f64) -> String {
 fn millis(time: Duration) -> String {
     let ms = time.as_secs_f64() * 1e3;
     if ms < 9.95 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
+}
+
+fn rounds(count: u64) -> String {
+    let noun = if count == 1 { "round" } else { "rounds" };
+    format!("{count} {noun}")
 }
 
 #[cfg(test)]
@@ -277,7 +282,7 @@ mod tests {
         stats.add(&Round { verify: ms(9), ..Round::default() });
         let text = stats.to_string();
         let sources =
-            "\nsources: mtp 2 rounds, 75 % accepted; lookup 1 rounds, 0 % accepted; plain 1 rounds";
+            "\nsources: mtp 2 rounds, 75 % accepted; lookup 1 round, 0 % accepted; plain 1 round";
         assert!(text.ends_with(sources), "{text}");
         assert!(text.contains("plain 9.0 ms"), "{text}");
     }
@@ -286,7 +291,7 @@ mod tests {
     fn plain_answers_read_well_too() {
         let mut stats = SpecStats::default();
         stats.add(&Round { verify: ms(9), ..Round::default() });
-        assert_eq!(stats.to_string(), "drafts: none in 1 rounds; plain 9.0 ms");
+        assert_eq!(stats.to_string(), "drafts: none in 1 round; plain 9.0 ms");
     }
 
     #[test]

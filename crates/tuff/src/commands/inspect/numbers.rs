@@ -1,6 +1,7 @@
 //! The hyper-parameters in words.
 
 use engine::speculation::MAX_DEPTH;
+use kernels::KvType;
 use model::{HyperParams, LayerKind};
 
 use super::table::table;
@@ -42,10 +43,10 @@ pub(crate) fn hyper_parameters(hp: &HyperParams, drafts: &str) -> Vec<String> {
         (
             "state",
             format!(
-                "{} per sequence, and {} per token for keys and values in f32; with drafts {} more \
+                "{} per sequence, and {} per token for keys and values in f16; with drafts {} more \
                  per sequence",
                 units::bytes(hp.fixed_state_bytes()),
-                units::bytes(hp.kv_bytes_per_token(size_of::<f32>())),
+                units::bytes(hp.kv_bytes_per_token(KvType::F16.bytes(1))),
                 units::bytes((MAX_DEPTH as u64 + 1) * hp.deferred_row_bytes())
             ),
         ),
