@@ -7,11 +7,12 @@ mod toy;
 use gguf::TensorType;
 use kernels::Activations::{self, F32, Int8};
 use kernels::moe::MoeChoice;
+use kernels::mtp::NormExtent;
 use kernels::rope::RopeScaling;
 use kernels::{GdnShape, HcShape, KvType, PleShape, QsaShape};
 use lab::{
-    Attention, DeltaRule, DeltaStep, Experts, Fault, HcStep, HyperConnection, Input, Matmul, Ngram,
-    OpCase, Projection, Sampling, weight_types,
+    Attention, DeltaRule, DeltaStep, DraftInput, Experts, Fault, HcStep, HyperConnection, Input,
+    Matmul, Ngram, OpCase, Projection, Sampling, weight_types,
 };
 use toy::{Toy, Way};
 
@@ -131,6 +132,8 @@ fn faults_of_the_other_families_are_caught() {
     let ngram = OpCase::Ngram(Ngram { shape: ple, rows });
     let sampling = OpCase::Sampling(Sampling { vocab: 333, rows: 4 });
     let hc = HcShape { streams: 4, width: 40, eps: 1e-6 };
+    let extent = NormExtent::Whole;
+    let draft_input = OpCase::DraftInput(DraftInput { shape: hc, extent, rows });
     let inject = OpCase::HyperConnection(HyperConnection {
         step: HcStep::Inject,
         shape: hc,
@@ -147,6 +150,7 @@ fn faults_of_the_other_families_are_caught() {
         (step(DeltaStep::Scan), Way::WrongValue),
         (attention(4), Way::WrongRow),
         (ngram, Way::WrongRow),
+        (draft_input, Way::WrongRow),
         (sampling, Way::WrongRow),
         (experts(Projection::GateUp, Int8), Way::WrongRow),
         (experts(Projection::Down, Int8), Way::WrongRow),
