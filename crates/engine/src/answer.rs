@@ -4,7 +4,7 @@
 use crate::generate::{Event, Finish, Request};
 use crate::sampling::{Context, SamplingError, SamplingParams};
 use crate::speculation::verify::{Trial, Verdict, judge};
-use crate::speculation::{Ask, Drafts, MAX_DEPTH, Proposer, Round, SpecStats};
+use crate::speculation::{Ask, Drafts, MAX_DEPTH, Proposer, Round, SpecStats, Text};
 use crate::stop::StopMatcher;
 use crate::{Engine, EngineConfig, Error};
 use kernels::Backend;
@@ -102,6 +102,23 @@ impl Answer {
         let mut drafts = result?;
         drafts.limit(room, vocab);
         Ok(drafts)
+    }
+
+    /// The text as those who draft see it, for at most `rows` drafts, and its length.
+    pub(crate) fn draft_text(&mut self, config: &EngineConfig, rows: usize) -> (Text<'_>, usize) {
+        let (room, before) = (self.room(config).min(rows), self.tokens.len());
+        let Self { prompt, tokens: output, sampling, .. } = self;
+        (Text { prompt, output, sampling, room }, before)
+    }
+
+    /// The text's last token, drafts included.
+    pub(crate) fn last(&self) -> Option<u32> {
+        self.tokens.last().copied()
+    }
+
+    /// Takes drafts off the text again.
+    pub(crate) fn take_off(&mut self, before: usize) {
+        self.tokens.truncate(before);
     }
 
     /// The tokens of the next window: the one that was drawn, then `drafts`.

@@ -126,6 +126,11 @@ impl<B: Backend> Engine<B> {
         result
     }
 
+    /// Rows that a draft step of `slot` takes, and rows that a step of all slots may have.
+    pub(crate) fn draft_rows(&self, slot: usize) -> (usize, usize) {
+        self.mtp.as_ref().map_or((0, 0), |mtp| (mtp.step_rows(slot), mtp.most_rows()))
+    }
+
     /// Shows the streams of the window that was just run to the drafting block.
     pub(crate) fn keep_streams(&mut self, feeds: &[Feed<'_>]) {
         let Self { backend, weights, slots, scratch, mtp: Some(mtp), hp, window, .. } = self else {

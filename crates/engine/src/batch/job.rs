@@ -1,8 +1,10 @@
 //! A request from its submission to its end.
 
 use crate::answer::Answer;
+use crate::cache::Mark;
 use crate::speculation::{Drafter, Drafts, SpecMode, SpecStats};
 use crate::{Error, Event, Finish, SamplingParams};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Names a request for as long as the scheduler lives; never used twice.
@@ -22,6 +24,9 @@ pub struct Job {
     pub stop: Vec<String>,
     /// Who drafts. Changes speed, never text.
     pub drafts: SpecMode,
+    /// Positions in the prompt at which a message ends, rising: where other texts may go on from,
+    /// and states are kept if there is a cache. Changes speed, never text.
+    pub boundaries: Vec<usize>,
 }
 
 /// What happens to requests.
@@ -42,6 +47,8 @@ pub struct JobSummary {
     pub finish: Finish,
     /// Generated tokens, the one that ended the text included.
     pub tokens: Vec<u32>,
+    /// Tokens of the prompt that were there already, in the slot or in the cache.
+    pub reused: usize,
     /// Tokens of the prompt that were computed.
     pub prefilled: usize,
     /// How drafts went.
@@ -70,6 +77,7 @@ pub(super) struct Live {
     pub(super) answer: Answer,
     pub(super) drafter: Drafter,
     pub(super) stage: Stage,
+    pub(super) prefill: Prefill,
     pub(super) bytes: u64,
     pub(super) queued: Duration,
     /// When it got its slot, and its first token.
@@ -87,20 +95,43 @@ pub(super) enum Stage {
     Answer { drafts: Drafts },
 }
 
+/// What is special about the prompt of a live request.
+#[derive(Debug, Default)]
+pub(super) struct Prefill {
+    /// Tokens that were there already.
+    pub(super) reused: usize,
+    /// Where its state is still to be saved, rising.
+    pub(super) points: VecDeque<(usize, Mark)>,
+    /// Whether it waits for another prompt that begins alike.
+    pub(super) waits: bool,
+}
+
 impl Live {
+    /// Tokens of the prompt that are done, while not all are.
+    pub(super) fn prompt_done(&self) -> Option<usize> {
+        match self.stage {
+            Stage::Prompt { done } => Some(done),
+            Stage::Answer { .. } => None,
+        }
+    }
+
+    /// Whether nothing of the prompt was computed here yet.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.prompt_done() == Some(self.prefill.reused)
+    }
+
     /// Ends the request: its name, how it went, and who drafted.
     pub(super) fn into_parts(self, finish: Finish) -> (JobId, JobSummary, Drafter) {
         let now = Instant::now();
         let answering = self.answering.unwrap_or(now);
-        let prefilled = match self.stage {
-            Stage::Prompt { done } => done,
-            Stage::Answer { .. } => self.answer.prompt().len(),
-        };
+        let reused = self.prefill.reused;
+        let done = self.prompt_done().unwrap_or(self.answer.prompt().len());
         let (tokens, speculation) = self.answer.into_parts();
         let summary = JobSummary {
             finish,
             tokens,
-            prefilled,
+            reused,
+            prefilled: done - reused,
             speculation,
             queued: self.queued,
             prompt_time: answering - self.admitted,

@@ -2,10 +2,13 @@
 
 use super::job::{Job, JobEvent, JobId, Live, Stage, Waiting};
 use super::limits::{Limits, Refused};
-use crate::answer::{Answer, Outcome};
+use super::rounds::Rounds;
+use super::totals::Totals;
+use crate::answer::Outcome;
+use crate::cache::{Mark, StateCache};
 use crate::generate::check_prompt;
 use crate::speculation::{Drafter, Drafts, Proposer};
-use crate::{Commit, Engine, Error, Event, Feed, Finish, Request, Want};
+use crate::{Commit, Engine, Error, Event, Feed, Finish, Want};
 use kernels::Backend;
 use model::tokenizer::Tokenizer;
 use std::collections::VecDeque;
@@ -15,38 +18,30 @@ use std::time::{Duration, Instant};
 /// Receives what happens to requests; may break off the one that an event is about.
 pub type JobSink<'a> = dyn FnMut(JobId, JobEvent<'_>) -> ControlFlow<()> + 'a;
 
-/// Counts since the scheduler was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Requests that were refused.
-    pub refused: u64,
-    /// Requests that ended, however they did.
-    pub ended: u64,
-    /// Windows.
-    pub steps: u64,
-    /// Tokens of prompts that were computed.
-    pub prefilled: u64,
-    /// Tokens drawn.
-    pub generated: u64,
-    /// Drafts verified, and of those accepted.
-    pub drafted: u64,
-    /// See [`Totals::drafted`].
-    pub accepted: u64,
-}
-
 /// An engine whose slots serve a queue of requests.
 pub struct Scheduler<B: Backend> {
-    engine: Engine<B>,
-    tokenizer: Tokenizer,
-    limits: Limits,
+    pub(super) engine: Engine<B>,
+    pub(super) tokenizer: Tokenizer,
+    pub(super) limits: Limits,
+    pub(super) cache: Option<StateCache>,
     /// One per slot of the engine.
-    slots: Vec<Option<Live>>,
-    /// Who drafted last on each slot that is free: they know what windows cost here.
-    drafters: Vec<Option<Drafter>>,
-    queue: VecDeque<Waiting>,
+    pub(super) slots: Vec<Option<Live>>,
+    /// One per slot of the engine, of use while it is free.
+    pub(super) idle: Vec<Idle>,
+    pub(super) queue: VecDeque<Waiting>,
     next_id: u64,
-    totals: Totals,
+    pub(super) totals: Totals,
     logits: Vec<f32>,
+    draft_logits: Vec<f32>,
+}
+
+/// What is known of a slot that nobody uses.
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    /// Who drafted last there: they know what windows cost here.
+    pub(super) drafter: Option<Drafter>,
+    /// Windows that had been run when it became free.
+    pub(super) since: u64,
 }
 
 /// A slot's part of a window.
@@ -91,13 +86,29 @@ impl<B: Backend> Scheduler<B> {
             engine,
             tokenizer,
             limits,
+            cache: None,
             slots: (0..count).map(|_| None).collect(),
-            drafters: (0..count).map(|_| None).collect(),
+            idle: (0..count).map(|_| Idle::default()).collect(),
             queue: VecDeque::new(),
             next_id: 0,
             totals: Totals::default(),
             logits: Vec::new(),
+            draft_logits: Vec::new(),
         }
+    }
+
+    /// Saves states of prompts and answers in `cache`, and goes on from what is there. Texts stay
+    /// as they are.
+    #[must_use]
+    pub fn with_cache(mut self, cache: StateCache) -> Self {
+        // Without room nothing needs to be copied.
+        self.cache = Some(cache).filter(|cache| cache.budget() > 0);
+        self
+    }
+
+    /// The cache, if there is one.
+    pub fn cache(&self) -> Option<&StateCache> {
+        self.cache.as_ref()
     }
 
     /// Requests that have a slot.
@@ -125,9 +136,9 @@ impl<B: Backend> Scheduler<B> {
         &self.tokenizer
     }
 
-    /// The engine, when nothing is asked of it any more.
-    pub fn into_engine(self) -> Engine<B> {
-        self.engine
+    /// The engine and the cache, when nothing is asked of them any more.
+    pub fn into_parts(self) -> (Engine<B>, Option<StateCache>) {
+        (self.engine, self.cache)
     }
 
     /// Takes a request on; it gets a slot when its turn comes.
@@ -187,7 +198,7 @@ impl<B: Backend> Scheduler<B> {
     }
 
     /// Tokens that a request may have.
-    fn most_tokens(&self) -> usize {
+    pub(super) fn most_tokens(&self) -> usize {
         self.limits.request_tokens.min(self.engine.config().context)
     }
 
@@ -224,104 +235,70 @@ impl<B: Backend> Scheduler<B> {
         }
     }
 
-    /// Gives free slots to those who wait, in their order.
-    fn admit(&mut self, sink: &mut JobSink<'_>) {
-        for slot in 0..self.slots.len() {
-            if self.slots[slot].is_some() {
-                continue;
-            }
-            let held: u64 = self.slots.iter().flatten().map(|live| live.bytes).sum();
-            let fits = |next: &Waiting| {
-                self.limits.cache_bytes.is_none_or(|limit| held + next.bytes <= limit)
-            };
-            // Nobody overtakes the first: small requests must not starve a large one.
-            if !self.queue.front().is_some_and(fits) {
-                return;
-            }
-            let Some(Waiting { id, job, since, bytes }) = self.queue.pop_front() else { return };
-            let admitted = Instant::now();
-            let request = Request {
-                prompt: &job.prompt,
-                max_tokens: job.max_tokens,
-                sampling: job.sampling,
-                stop: job.stop,
-            };
-            let known = self.drafters[slot].take().filter(|known| known.mode() == job.drafts);
-            let mut drafter = known.unwrap_or_else(|| Drafter::new(job.drafts, &self.engine));
-            Proposer::<B>::begin(&mut drafter);
-            let live = Live {
-                id,
-                answer: Answer::new(&request, &self.tokenizer, self.most_tokens()),
-                drafter,
-                stage: Stage::Prompt { done: 0 },
-                bytes,
-                queued: admitted - since,
-                admitted,
-                answering: None,
-                cancelled: false,
-            };
-            self.slots[slot] = Some(live);
-            if let Err(error) = self.engine.reset(slot) {
-                self.fail(slot, error, sink);
-            } else if job.max_tokens == Some(0) {
-                self.finish(slot, Finish::Length, sink);
-            }
-        }
-    }
-
     /// The parts of the next window: a round of every answer, then pieces of prompts. Where the
     /// window is too short for all, slots take turns, and answers leave some rows to prompts.
     fn plan(&mut self, sink: &mut JobSink<'_>) -> Vec<Part> {
-        let mut parts = Vec::new();
+        self.follow(sink);
         let (count, chunk) = (self.slots.len(), self.engine.config().chunk);
         let turn = usize::try_from(self.totals.steps % (2 * count as u64)).unwrap_or(0);
-        let is_prompt = |live: &Live| matches!(live.stage, Stage::Prompt { .. });
-        let due = self.slots.iter().flatten().any(is_prompt);
+        let due = self.slots.iter().flatten().any(|live| live.prompt_done().is_some());
         let kept = self.limits.prompt_rows.min(chunk / 4).max(turn % 2);
-        let mut rows = if due { chunk - kept } else { chunk };
-        for slot in (0..count).map(|i| (i + turn) % count) {
-            match self.round(slot, rows) {
-                Ok(Some(part)) => {
-                    rows -= part.tokens.len();
-                    parts.push(part);
-                }
-                Ok(None) => {}
-                Err(error) => self.fail(slot, error, sink),
-            }
-        }
+        let rows = if due { chunk - kept } else { chunk };
+        let mut parts = self.answers(turn, rows, sink);
         let left = chunk - parts.iter().map(|part| part.tokens.len()).sum::<usize>();
         let most = if parts.is_empty() { left } else { left.min(self.limits.prompt_rows.max(1)) };
         self.prompts(most, &mut parts);
         parts
     }
 
-    /// The next round of the answer on `slot`, if there is one and at least a row for it.
-    fn round(&mut self, slot: usize, rows: usize) -> Result<Option<Part>, Error> {
-        let Some(Live { answer, drafter, stage: Stage::Answer { drafts }, .. }) =
-            &mut self.slots[slot]
-        else {
-            return Ok(None);
-        };
-        if rows == 0 {
-            return Ok(None);
+    /// The next round of the answers, in at most `rows` rows, the slots from number `turn` on
+    /// first. Where rows are short, drafts are left out rather than texts.
+    fn answers(&mut self, turn: usize, rows: usize, sink: &mut JobSink<'_>) -> Vec<Part> {
+        let count = self.slots.len();
+        let in_turn = (0..count).map(|i| (i + turn) % count);
+        let answers = in_turn.filter(|slot| {
+            self.slots[*slot].as_ref().is_some_and(|live| live.prompt_done().is_none())
+        });
+        let slots: Vec<usize> = answers.take(rows).collect();
+        let (mut spare, vocab) = (rows - slots.len(), self.engine.hyper_params().vocab);
+        let Self { engine, draft_logits: logits, .. } = self;
+        let all = Rounds { engine, slots: &mut self.slots, logits }.propose(&slots, spare);
+        let mut parts = Vec::with_capacity(slots.len());
+        for (slot, proposed) in slots.into_iter().zip(all) {
+            let mut proposed = match proposed {
+                Ok(proposed) => proposed,
+                Err(error) => {
+                    self.fail(slot, error, sink);
+                    continue;
+                }
+            };
+            let Some(Live { answer, stage: Stage::Answer { drafts }, .. }) = &mut self.slots[slot]
+            else {
+                continue;
+            };
+            proposed.limit(spare, vocab);
+            spare -= proposed.tokens.len();
+            let mut tokens = Vec::new();
+            answer.window(&proposed.tokens, &mut tokens);
+            let (want, commit) = match proposed.tokens[..] {
+                [] => (Want::Last, Commit::Now),
+                _ => (Want::All, Commit::Deferred),
+            };
+            *drafts = proposed;
+            parts.push(Part { slot, tokens, want, commit });
         }
-        *drafts = answer.propose(&mut self.engine, slot, drafter)?;
-        // Where the window is short of rows, drafts are left out rather than texts.
-        drafts.tokens.truncate(rows - 1);
-        let mut tokens = Vec::new();
-        answer.window(&drafts.tokens, &mut tokens);
-        let (want, commit) = match drafts.tokens[..] {
-            [] => (Want::Last, Commit::Now),
-            _ => (Want::All, Commit::Deferred),
-        };
-        Ok(Some(Part { slot, tokens, want, commit }))
+        parts
     }
 
-    /// Fills `rows` rows with pieces of prompts, shared evenly by those that have some left.
+    /// Fills `rows` rows with pieces of prompts, shared evenly by those that have some left and do
+    /// not wait. A piece ends where a state is to be saved.
     fn prompts(&self, mut rows: usize, parts: &mut Vec<Part>) {
         let left = |live: &Live| match live.stage {
-            Stage::Prompt { done } => done..live.answer.prompt().len(),
-            Stage::Answer { .. } => 0..0,
+            Stage::Prompt { done } if !live.prefill.waits => {
+                let point = live.prefill.points.front().map(|(at, _)| *at);
+                done..point.unwrap_or(live.answer.prompt().len())
+            }
+            _ => 0..0,
         };
         let mut due: Vec<(usize, Range<usize>)> = Vec::new();
         for (slot, live) in self.slots.iter().enumerate() {
@@ -336,8 +313,9 @@ impl<B: Backend> Scheduler<B> {
             let share = rows.div_ceil(due.len() - i).min(left.len());
             let Some(live) = self.slots[*slot].as_ref().filter(|_| share > 0) else { continue };
             rows -= share;
-            let tokens = live.answer.prompt()[left.start..left.start + share].to_vec();
-            let want = if share == left.len() { Want::Last } else { Want::Nothing };
+            let end = left.start + share;
+            let tokens = live.answer.prompt()[left.start..end].to_vec();
+            let want = if end == live.answer.prompt().len() { Want::Last } else { Want::Nothing };
             parts.push(Part { slot: *slot, tokens, want, commit: Commit::Now });
         }
     }
@@ -371,7 +349,7 @@ impl<B: Backend> Scheduler<B> {
         time: Duration,
         sink: &mut JobSink<'_>,
     ) -> Result<Option<Finish>, Error> {
-        let Self { engine, tokenizer, slots, totals, .. } = self;
+        let Self { engine, tokenizer, slots, totals, cache, .. } = self;
         let Some(live) = &mut slots[part.slot] else { return Ok(None) };
         let id = live.id;
         let mut pass_on = |event: Event<'_>| sink(id, JobEvent::Text(event));
@@ -379,6 +357,10 @@ impl<B: Backend> Scheduler<B> {
             Stage::Prompt { done } => {
                 *done += part.tokens.len();
                 totals.prefilled += part.tokens.len() as u64;
+                let point = live.prefill.points.pop_front_if(|(at, _)| *at <= *done);
+                if let (Some(cache), Some((_, mark))) = (cache, point) {
+                    engine.remember(part.slot, cache, mark)?;
+                }
                 let event = Event::Prompt { done: *done, total: live.answer.prompt().len() };
                 if pass_on(event).is_break() {
                     return Ok(Some(Finish::Cancelled));
@@ -409,21 +391,28 @@ impl<B: Backend> Scheduler<B> {
     }
 
     /// Ends a request and frees its slot.
-    fn finish(&mut self, slot: usize, finish: Finish, sink: &mut JobSink<'_>) {
-        if let Some(live) = self.slots[slot].take() {
-            self.totals.ended += 1;
-            let (id, summary, drafter) = live.into_parts(finish);
-            self.drafters[slot] = Some(drafter);
-            let _ = sink(id, JobEvent::Done(Box::new(summary)));
+    pub(super) fn finish(&mut self, slot: usize, finish: Finish, sink: &mut JobSink<'_>) {
+        let Some(live) = self.slots[slot].take() else { return };
+        if let Some(cache) = &mut self.cache {
+            // The text is complete, and a state that cannot be saved is computed again.
+            let _ = self.engine.remember(slot, cache, Mark::Interval);
         }
+        let (id, summary, drafter) = live.into_parts(finish);
+        self.leave(slot, Some(drafter));
+        let _ = sink(id, JobEvent::Done(Box::new(summary)));
     }
 
     /// Ends a request that went wrong and frees its slot.
-    fn fail(&mut self, slot: usize, error: Error, sink: &mut JobSink<'_>) {
+    pub(super) fn fail(&mut self, slot: usize, error: Error, sink: &mut JobSink<'_>) {
         if let Some(live) = self.slots[slot].take() {
-            self.totals.ended += 1;
+            self.leave(slot, None);
             let _ = sink(live.id, JobEvent::Failed(error));
         }
+    }
+
+    fn leave(&mut self, slot: usize, drafter: Option<Drafter>) {
+        self.totals.ended += 1;
+        self.idle[slot] = Idle { drafter, since: self.totals.steps };
     }
 }
 

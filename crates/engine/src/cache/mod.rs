@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 pub use folder::{Loaded, StateFolder};
 pub use points::Keep;
+pub(crate) use points::points;
 pub use slot::Recalled;
 pub use tree::PromptCache;
 

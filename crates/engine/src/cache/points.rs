@@ -22,29 +22,39 @@ impl<'a> Keep<'a> {
         Self { cache, boundaries, every: Self::EVERY }
     }
 
-    /// The positions of a prompt of `len` tokens whose state is saved, rising, those behind `done`
-    /// only: the first boundary (what all conversations share), the last two (where this one goes
-    /// on or is asked again), the intervals, and if no boundary is near, the last but one token,
-    /// which is the latest that the same prompt can go on from.
+    /// As [`points`].
     pub(crate) fn points(&self, done: usize, len: usize) -> Vec<(usize, Mark)> {
-        const NEAR: usize = 64;
-        let inside = |at: &usize| 0 < *at && *at < len;
-        let all: Vec<usize> = self.boundaries.iter().copied().filter(inside).collect();
-        let first_and_last = all.iter().take(1).chain(&all[all.len().saturating_sub(2)..]);
-        let mut points: Vec<_> = first_and_last.map(|&at| (at, Mark::Boundary)).collect();
-        if all.last().is_none_or(|&at| at + NEAR < len) {
-            points.push((len.saturating_sub(1), Mark::Boundary));
-        }
-        let every = self.every.max(1);
-        points.extend((1..=len / every).map(|i| (i * every, Mark::Interval)));
-        points.retain(|(at, _)| done < *at && *at < len);
-        // Of one position the boundary comes last and stays.
-        points.sort_unstable();
-        points.reverse();
-        points.dedup_by_key(|(at, _)| *at);
-        points.reverse();
-        points
+        points(self.boundaries, self.every, done, len)
     }
+}
+
+/// The positions of a prompt of `len` tokens whose state is saved, rising, those behind `done`
+/// only: the first boundary (what all conversations share), the last two (where this one goes
+/// on or is asked again), the intervals of `every`, and if no boundary is near, the last but one
+/// token, which is the latest that the same prompt can go on from.
+pub(crate) fn points(
+    boundaries: &[usize],
+    every: usize,
+    done: usize,
+    len: usize,
+) -> Vec<(usize, Mark)> {
+    const NEAR: usize = 64;
+    let inside = |at: &usize| 0 < *at && *at < len;
+    let all: Vec<usize> = boundaries.iter().copied().filter(inside).collect();
+    let first_and_last = all.iter().take(1).chain(&all[all.len().saturating_sub(2)..]);
+    let mut points: Vec<_> = first_and_last.map(|&at| (at, Mark::Boundary)).collect();
+    if all.last().is_none_or(|&at| at + NEAR < len) {
+        points.push((len.saturating_sub(1), Mark::Boundary));
+    }
+    let every = every.max(1);
+    points.extend((1..=len / every).map(|i| (i * every, Mark::Interval)));
+    points.retain(|(at, _)| done < *at && *at < len);
+    // Of one position the boundary comes last and stays.
+    points.sort_unstable();
+    points.reverse();
+    points.dedup_by_key(|(at, _)| *at);
+    points.reverse();
+    points
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Tokens that the slot can go on from to `prompt`.
-    fn held_of(&self, slot: usize, prompt: &[u32]) -> Result<usize, Error> {
+    pub(crate) fn held_of(&self, slot: usize, prompt: &[u32]) -> Result<usize, Error> {
         let held = self.history(slot)?;
         let on_the_way = held.len() < prompt.len() && prompt.starts_with(held);
         let usable = on_the_way && !self.is_broken(slot)? && self.slots.on_trial(slot) == 0;

@@ -24,7 +24,7 @@ const GAIN: f64 = 0.1;
 const FEW_OUTSIDE: f64 = 0.1;
 
 /// The head that drafts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Head {
     /// Over the draft vocabulary.
     Subset,

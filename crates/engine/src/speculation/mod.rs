@@ -21,6 +21,7 @@ mod stats;
 pub(crate) mod verify;
 
 pub use drafter::Drafter;
+pub(crate) use drafter::{Begun, Chain, HasHead, Next, Text};
 pub use guard::{Head, SubsetGuard, Switch, Verified};
 pub use lookup::{Lookup, LookupDraft};
 pub use mode::{MAX_DEPTH, ModeError, SpecMode};
