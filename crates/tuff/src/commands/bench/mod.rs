@@ -2,14 +2,15 @@
 //!
 //! `plan` says what is run, `measure` runs it, `stats` draws the figures from the samples; `text`
 //! and `json` write them down, `limit` says in words what they mean. `facts` is the head of both.
-//! `spec` compares draft modes on texts; `single` is the other half: single kernels without a
-//! model.
+//! `spec` compares draft modes on texts; `serving` runs whole requests; `single` is the other half:
+//! single kernels without a model.
 
 mod facts;
 mod json;
 mod limit;
 mod measure;
 mod plan;
+mod serving;
 mod single;
 mod spec;
 mod stats;
@@ -18,7 +19,7 @@ mod text;
 
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, ValueEnum, value_parser};
+use clap::{ArgGroup, Args as ClapArgs, ValueEnum, value_parser};
 use cpu::Cpu;
 use engine::timed::{HostBackend, Timed};
 use kernels::reference::Reference;
@@ -32,6 +33,7 @@ use crate::{interrupt, session, terminal};
 use facts::{Facts, Machine};
 use measure::{Bench, Results};
 use plan::{Counts, Plan};
+use serving::ServingArgs;
 use spec::{DraftArgs, SpecPlan};
 
 const EXAMPLES: &str = "\
@@ -39,6 +41,7 @@ Examples:
   tuff bench -m model.gguf                           the usual tests
   tuff bench --threads 1 --json bench.json           figures for other programs, too
   tuff bench --spec                                  what drafts gain, on easy and hard texts
+  tuff bench --requests 1,2,4,8                      many requests at once
   tuff bench --kernels gemv/IQ3_S,moe_down           single kernels, without a model
 
 The tests of a round take turns, after a first round that does not count. Tokens are random
@@ -64,6 +67,7 @@ pub(crate) enum Parts {
 /// Arguments of `tuff bench`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXAMPLES)]
+#[command(group = ArgGroup::new("texts").multiple(true).args(["spec", "requests"]))]
 pub(crate) struct Args {
     /// Prompts of so many tokens, computed in chunks; 0 leaves the test out. [default: 128,512; 0
     /// with --spec]
@@ -104,13 +108,15 @@ pub(crate) struct Args {
     /// `all`. A name is like gemv/IQ3_S/2560x10240/T4/int8.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     #[arg(conflicts_with_all = ["prompt", "decode", "verify", "slots", "depth", "sustained", "parts"])]
-    #[arg(conflicts_with = "spec")]
+    #[arg(conflicts_with_all = ["spec", "requests", "follow_up"])]
     kernels: Vec<String>,
     /// No progress.
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
     drafts: DraftArgs,
+    #[command(flatten)]
+    serving: ServingArgs,
     #[command(flatten)]
     model: ModelArg,
     #[command(flatten)]
@@ -129,6 +135,9 @@ struct Measurements {
 /// An unusable model; tests that do not fit its context; [`Error::TextChanged`];
 /// [`Error::Interrupted`] after Ctrl-C.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    if args.serving.is_wanted() {
+        return serving::run(args);
+    }
     args.drafts.check()?;
     if !args.kernels.is_empty() {
         return single::run(args);

@@ -21,6 +21,13 @@ const MAX_VERIFY: usize = 256;
 #[derive(Debug, Clone)]
 pub(crate) struct Counts(Vec<usize>);
 
+impl Counts {
+    /// The counts, in the order given.
+    pub(super) fn to_vec(&self) -> Vec<usize> {
+        self.0.clone()
+    }
+}
+
 /// Parses a list with commas; an empty one has no tests.
 pub(crate) fn parse_counts(text: &str) -> Result<Counts, String> {
     if text.trim().is_empty() {
@@ -193,7 +200,7 @@ impl Plan {
 }
 
 /// Random ids of the vocabulary, the same for a seed everywhere.
-fn tokens(seed: u64, count: usize, vocab: usize) -> Vec<u32> {
+pub(super) fn tokens(seed: u64, count: usize, vocab: usize) -> Vec<u32> {
     let id = |position| (uniform(seed, position, 0) * vocab as f64) as u32;
     (0..count as u64).map(id).collect()
 }

@@ -40,17 +40,17 @@ pub(crate) struct DraftArgs {
     spec: Vec<SpecMode>,
     /// What a text begins with; can be given several times. [default: three beginnings, after which
     /// drafts are easy, mixed and hard for the sample model]
-    #[arg(long, value_name = "TEXT", requires = "spec", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TEXT", requires = "texts", allow_hyphen_values = true)]
     spec_prompt: Vec<String>,
     /// File that a text begins with; can be given several times.
-    #[arg(long, value_name = "FILE", requires = "spec")]
+    #[arg(long, value_name = "FILE", requires = "texts")]
     spec_file: Vec<PathBuf>,
     /// Tokens of each text.
-    #[arg(long, value_name = "TOKENS", requires = "spec", default_value = "256")]
+    #[arg(long, value_name = "TOKENS", requires = "texts", default_value = "256")]
     #[arg(value_parser = value_parser!(u64).range(2..=MAX_CONTEXT as u64))]
     spec_tokens: u64,
     /// Randomness of the texts: 0 always takes the likeliest token.
-    #[arg(long, value_name = "T", requires = "spec", default_value_t = 0.0)]
+    #[arg(long, value_name = "T", requires = "texts", default_value_t = 0.0)]
     #[arg(allow_negative_numbers = true)]
     spec_temperature: f32,
     #[command(flatten)]
@@ -61,6 +61,13 @@ impl DraftArgs {
     /// Whether drafts are compared.
     pub(super) fn is_wanted(&self) -> bool {
         !self.spec.is_empty()
+    }
+
+    /// The same for whole requests, where drafts are compared with none unless modes are given.
+    pub(super) fn for_requests(&self) -> DraftArgs {
+        let usual = || vec![SpecMode::Off, SpecMode::Adaptive];
+        let spec = if self.spec.is_empty() { usual() } else { self.spec.clone() };
+        DraftArgs { spec, ..self.clone() }
     }
 
     /// What the model is to be loaded for.

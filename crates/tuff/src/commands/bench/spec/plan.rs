@@ -1,9 +1,10 @@
 //! What is written: modes, beginnings, length, and how tokens are drawn.
 
 use engine::SamplingParams;
+use engine::batch::Job;
 use engine::speculation::SpecMode;
 use model::Checkpoint;
-use model::tokenizer::Tokenizer;
+use model::tokenizer::{SpecialTokens, Tokenizer};
 
 use super::DraftArgs;
 use super::prompts::{Prompt, prompts};
@@ -52,6 +53,40 @@ impl SpecPlan {
         };
         sampling.validate(hp.vocab).map_err(engine::Error::from)?;
         Ok(SpecPlan { modes, skipped, prompts, tokens, sampling, tokenizer })
+    }
+
+    /// Request number `i`: another text for each, after one of the beginnings.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`].
+    pub(crate) fn request(&self, i: usize) -> Result<Job, Error> {
+        let Prompt { ids, .. } = &self.prompts[i % self.prompts.len()];
+        let number = format!("{}. ", i + 1);
+        let mut prompt =
+            self.tokenizer.encode(&number, SpecialTokens::AsText).map_err(Error::Tokenizer)?;
+        prompt.extend(ids);
+        let (max_tokens, sampling) = (Some(self.tokens), self.sampling.clone());
+        Ok(Job { prompt, max_tokens, sampling, ..Job::default() })
+    }
+
+    /// Tokens of each text.
+    pub(crate) fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// How tokens are drawn.
+    pub(crate) fn sampling(&self) -> &SamplingParams {
+        &self.sampling
+    }
+
+    /// The modes; `off` is among them.
+    pub(crate) fn modes(&self) -> &[SpecMode] {
+        &self.modes
+    }
+
+    /// The tokenizer, when nothing else is needed any more.
+    pub(crate) fn into_tokenizer(self) -> Tokenizer {
+        self.tokenizer
     }
 
     /// Tokens of the longest text with its beginning.
