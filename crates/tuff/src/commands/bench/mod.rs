@@ -38,14 +38,13 @@ use spec::{DraftArgs, SpecPlan};
 
 const EXAMPLES: &str = "\
 Examples:
-  tuff bench -m model.gguf                           the usual tests
-  tuff bench --threads 1 --json bench.json           figures for other programs, too
+  tuff bench -m model.gguf --json bench.json         the usual tests, for other programs, too
   tuff bench --spec                                  what drafts gain, on easy and hard texts
   tuff bench --requests 1,2,4,8                      many requests at once
   tuff bench --kernels gemv/IQ3_S,moe_down           single kernels, without a model
 
 The tests of a round take turns, after a first round that does not count. Tokens are random
-ids, but for --spec, which writes texts.";
+ids, but for --spec and --requests, which write texts.";
 
 /// Longest sustained test: a day.
 const MAX_SECONDS: u64 = 24 * 60 * 60;

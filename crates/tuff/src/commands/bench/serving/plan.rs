@@ -73,11 +73,11 @@ impl RequestPlan {
         let turns_longest = turns.map(|turns| turns.first.prompt.len() + 2 * ANSWER + QUESTION);
         let longest = jobs_longest.max(turns_longest).unwrap_or(0);
         let config = args.device.config(longest, hp.context);
-        if longest > config.context {
+        let reach = config.rope_scaling.reach(hp.context);
+        if longest > reach {
             return Err(Error::Refused(format!(
-                "the longest request takes {longest} tokens, the model's context is {}; take \
-                 fewer",
-                hp.context
+                "the longest request takes {longest} tokens, the model's context is {reach}; take \
+                 fewer"
             )));
         }
         let config = EngineConfig { slots: most.max(1), ..config };
