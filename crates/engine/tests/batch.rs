@@ -244,6 +244,28 @@ fn a_request_that_fails_hurts_no_other() {
 }
 
 #[test]
+fn fault_143_a_text_alone_then_in_company_then_alone_is_the_same() {
+    let mut scheduler = scheduler(3, Limits::default());
+    let jobs = sixteen(scheduler.tokenizer());
+    let long = job(scheduler.tokenizer(), "Long ago there lived a", 90);
+    let expected = solo(&[long.clone(), jobs[3].clone(), jobs[9].clone()]);
+    let mut log = Log::default();
+    let alone = scheduler.submit(long).unwrap();
+    let mut company = Vec::new();
+    for at in 0..60 {
+        // Twice somebody comes, and leaves before the next one.
+        if at == 10 || at == 35 {
+            company.push(scheduler.submit(jobs[if at == 10 { 3 } else { 9 }].clone()).unwrap());
+        }
+        log.step(&mut scheduler);
+    }
+    log.run(&mut scheduler);
+    for (id, expected) in [alone, company[0], company[1]].iter().zip(&expected) {
+        assert_eq!(log.done[id].tokens, expected.0);
+    }
+}
+
+#[test]
 fn fault_140_slots_are_used_again_beside_long_lived_neighbours() {
     let mut scheduler = scheduler(3, Limits::default());
     let neighbour = job(scheduler.tokenizer(), "It was a dark and", 150);

@@ -123,3 +123,23 @@ fn the_parts_are_within_the_window_and_the_record_starts_anew() {
     assert_eq!(parts.len(), count);
     assert!(engine.backend_mut().take_profile().parts().is_empty());
 }
+
+#[test]
+fn fault_145_which_slots_are_busy_moves_no_byte() {
+    for model in MODELS {
+        let mut engine = engine_on(Timed::new(cpu(2, Isa::detect())), model, config(3, 64));
+        let tokens = prompt(model, "eos");
+        let (before, next) = tokens.split_at(tokens.len() - 1);
+        let counts = [[0, 1], [0, 2], [2, 0]].map(|busy| {
+            for slot in 0..3 {
+                engine.reset(slot).unwrap();
+                engine.prefill(slot, before, Want::Nothing).unwrap();
+            }
+            engine.backend_mut().take_profile();
+            engine.forward(&busy.map(|slot| Feed::new(slot, next, Want::Last))).unwrap();
+            let total = engine.backend_mut().take_profile().total();
+            (total.weight_bytes, total.state_bytes, total.calls)
+        });
+        assert!(counts[0].1 > 0 && counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+    }
+}
