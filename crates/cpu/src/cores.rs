@@ -13,6 +13,14 @@ pub(crate) fn physical() -> usize {
     from_system().map_or(available, |cores| cores.clamp(1, available))
 }
 
+/// What the system calls the processor, its architecture where it does not say.
+pub(crate) fn name() -> String {
+    let table = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = table.lines().find_map(|line| line.strip_prefix("model name"));
+    let name = line.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim());
+    name.filter(|name| !name.is_empty()).unwrap_or(std::env::consts::ARCH).to_owned()
+}
+
 /// Of Linux's description of the machine, and the processors that it allows this process.
 fn from_system() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;

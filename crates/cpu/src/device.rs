@@ -5,6 +5,8 @@ use crate::int8::{ActBlock, Int8Kernels, Product};
 use crate::ops::angles::Angles;
 use crate::pool::Pool;
 use crate::simd::{Decode, Kernels};
+use crate::tiles::{CpuTile, MatrixTiles};
+use kernels::tiles::TileTable;
 use kernels::{Activations, Device, Error, Weight};
 
 /// How the CPU is used.
@@ -31,6 +33,10 @@ pub struct Cpu {
     pub(crate) simd: Kernels,
     pub(crate) int8: Int8Kernels,
     pub(crate) work: Work,
+    /// Tiles that were found to be better than those built in.
+    pub(crate) tiles: TileTable,
+    /// The tile of every product, while they are compared.
+    pub(crate) forced: Option<CpuTile>,
     isa: Isa,
     activations: Activations,
 }
@@ -74,6 +80,7 @@ pub struct CpuMatrix {
     pub(crate) decoder: Decode,
     /// Where its activations may be brought to 8 bits.
     pub(crate) int8: Option<Product>,
+    pub(crate) tiles: MatrixTiles,
 }
 
 impl Cpu {
@@ -90,6 +97,8 @@ impl Cpu {
             simd: Kernels::new(isa),
             int8: Int8Kernels::new(isa),
             work: Work::default(),
+            tiles: TileTable::default(),
+            forced: None,
             isa,
             activations: options.activations,
         }
@@ -124,7 +133,9 @@ impl Device for Cpu {
             Some(decoder) => {
                 let allowed = [activations, self.activations] == [Activations::Int8; 2];
                 let int8 = if allowed { self.int8.product(weight.ty()) } else { None };
-                Ok(CpuMatrix { weight: weight.clone(), decoder, int8 })
+                let used = if int8.is_some() { Activations::Int8 } else { Activations::F32 };
+                let tiles = MatrixTiles::new(&self.tiles, weight, used);
+                Ok(CpuMatrix { weight: weight.clone(), decoder, int8, tiles })
             }
             None => Err(Error::UnsupportedFormat {
                 name: weight.name().to_owned(),

@@ -19,6 +19,7 @@ mod ops;
 pub mod pool;
 mod share;
 mod simd;
+mod tiles;
 
 pub use allocator::LineAllocator;
 pub use bandwidth::Bandwidth;

@@ -5,7 +5,7 @@ use crate::{
 };
 
 /// The least precision to which a device may bring the activations that a matrix multiplies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Activations {
     /// As they are.
     #[default]

@@ -23,7 +23,7 @@ mod tile;
 
 pub(crate) use activation::{ActBlock, Acts};
 pub(crate) use product::{Int8Kernels, Product, Scratch};
-pub(crate) use tasks::{PanelRows, PanelTasks};
+pub(crate) use tasks::{Load, PanelRows, PanelTasks};
 
 /// Values of the inner dimension that a panel spans.
 pub(crate) const CHUNK: usize = 256;

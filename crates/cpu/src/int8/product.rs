@@ -76,13 +76,18 @@ impl Product {
         self.panels * self.rows
     }
 
+    /// Whether the next panel is asked for unless a tile says otherwise.
+    pub(crate) fn prefetches(&self) -> bool {
+        self.prefetches
+    }
+
     /// Multiplies the weight rows of `panel` (at most [`Product::rows`]) with the rows `tokens` of
     /// `x`. Afterwards set `set` of the scratch's sums holds a row for each of `tokens`, of as many
     /// values as is returned, the first of which are the products.
     pub(crate) fn panel(
         &self,
         weight: &Weight,
-        PanelRows { first, last, then }: PanelRows,
+        PanelRows { first, last, then, tile_rows }: PanelRows,
         x: &Acts<'_>,
         tokens: &[u32],
         (scratch, set): (&mut Scratch, usize),
@@ -90,6 +95,7 @@ impl Product {
         let Scratch { panels, sums } = scratch;
         let (n_in, row_bytes) = (weight.n_in(), weight.row_bytes());
         assert!(first < last && last - first <= self.rows());
+        assert!((1..=MAX_TILE).contains(&tile_rows));
         assert!(x.blocks.len() >= n_in.div_ceil(CHUNK) * x.rows);
         assert!(tokens.iter().all(|&t| (t as usize) < x.rows), "rows of the window");
         let encoded = &weight.bytes()[first * row_bytes..last * row_bytes];
@@ -104,7 +110,7 @@ impl Product {
         let chunk_bytes = CHUNK / self.block_elements * self.block_bytes;
         for (c, start) in (0..n_in).step_by(CHUNK).enumerate() {
             let values = CHUNK.min(n_in - start);
-            if then == Then::NextPanel && self.prefetches {
+            if then == Then::NextPanel {
                 prefetch(encoded, (c, n_in.div_ceil(CHUNK)));
             }
             for (panel, rows) in panels.iter_mut().zip(&rows[..count]) {
@@ -115,8 +121,8 @@ impl Product {
                 }
             }
             let blocks = &x.blocks[c * x.rows..(c + 1) * x.rows];
-            let mut next = tokens.chunks(MAX_TILE).skip(1);
-            let tiles = tokens.chunks(MAX_TILE).zip(sums.chunks_mut(MAX_TILE * stride));
+            let mut next = tokens.chunks(tile_rows).skip(1);
+            let tiles = tokens.chunks(tile_rows).zip(sums.chunks_mut(tile_rows * stride));
             for (tokens, sums) in tiles {
                 let mut of_tile: [*const ActBlock; MAX_TILE] = [&blocks[0]; MAX_TILE];
                 for (block, &t) in of_tile.iter_mut().zip(tokens) {

@@ -1,13 +1,23 @@
 //! How the panels of a product are dealt to threads.
 
 use super::Product;
+use crate::tiles::CpuTile;
 
 /// Multiplications that a task has at least: enough work to outweigh taking it.
 const TASK_PRODUCTS: usize = 64 * 1024;
 
-/// Tasks per thread, where there is enough work: so many that the threads end together, so few that
-/// a thread mostly reads on where it is.
+/// Tasks per thread, where there is enough work and unless the tile says otherwise: so many that the
+/// threads end together, so few that a thread mostly reads on where it is.
 const TASKS_PER_THREAD: usize = 16;
+
+/// What shares the threads at once, and how it is cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Products at once.
+    pub(crate) matrices: usize,
+    pub(crate) threads: usize,
+    pub(crate) tile: CpuTile,
+}
 
 /// Panels of a product with `rows` weight rows, a few to a task.
 #[derive(Clone, Copy, Debug)]
@@ -15,41 +25,48 @@ pub(crate) struct PanelTasks {
     rows: usize,
     per_panel: usize,
     per_task: usize,
+    tile_rows: usize,
+    prefetch: bool,
 }
 
-/// A panel's weight rows, and whether the same task takes the rows after them.
+/// A panel's weight rows, whether the same task takes the rows after them, and how many window rows
+/// are multiplied with it at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PanelRows {
     pub(crate) first: usize,
     pub(crate) last: usize,
     pub(crate) then: Then,
+    pub(crate) tile_rows: usize,
 }
 
 /// What a panel's task does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// The panel that follows in memory.
+    /// The panel that follows in memory, which is worth asking for now.
     NextPanel,
-    /// Something else.
+    /// Something else, or nothing to be asked for.
     Other,
 }
 
 impl PanelTasks {
-    /// Tasks over `rows` weight rows of `n_in` values times `tokens` rows of activations, where
-    /// there are `matrices` such products at once for `threads` threads.
+    /// Tasks over `rows` weight rows of `n_in` values times `tokens` rows of activations.
     pub(crate) fn new(
         product: &Product,
         (rows, n_in): (usize, usize),
         tokens: usize,
-        (matrices, threads): (usize, usize),
+        Load { matrices, threads, tile }: Load,
     ) -> Self {
         // Two panels at a time are faster, one at a time reaches more threads.
         let few = rows.div_ceil(product.rows()) * matrices < 4 * threads;
-        let per_panel = if few { product.panel_rows() } else { product.rows() };
+        let panels = tile.panels.unwrap_or(if few { 1 } else { 2 }) as usize;
+        let per_panel = (panels * product.panel_rows()).min(product.rows());
         let enough = TASK_PRODUCTS.div_ceil((per_panel * n_in * tokens).max(1));
         let panels = rows.div_ceil(per_panel);
-        let even = panels * matrices / (threads * TASKS_PER_THREAD);
-        Self { rows, per_panel, per_task: enough.max(even).min(panels).max(1) }
+        let tasks = tile.tasks.map_or(TASKS_PER_THREAD, |tasks| tasks as usize);
+        let even = panels * matrices / (threads * tasks);
+        let per_task = enough.max(even).min(panels).max(1);
+        let prefetch = tile.prefetch.unwrap_or(product.prefetches());
+        Self { rows, per_panel, per_task, tile_rows: tile.rows(), prefetch }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -58,13 +75,13 @@ impl PanelTasks {
 
     /// The panels of task `i`.
     pub(crate) fn panels(&self, i: usize) -> impl Iterator<Item = PanelRows> + use<> {
-        let Self { rows, per_panel, per_task } = *self;
+        let Self { rows, per_panel, per_task, tile_rows, prefetch } = *self;
         let start = i * per_task * per_panel;
         let end = rows.min(start + per_task * per_panel);
         (start..end).step_by(per_panel).map(move |first| {
             let last = end.min(first + per_panel);
-            let then = if last < end { Then::NextPanel } else { Then::Other };
-            PanelRows { first, last, then }
+            let then = if last < end && prefetch { Then::NextPanel } else { Then::Other };
+            PanelRows { first, last, then, tile_rows }
         })
     }
 }

@@ -1,9 +1,9 @@
 //! Products with the matrices of the experts in use, with 8-bit or f32 activations.
 
 use super::gemv::{SCRATCH, copy_short, quantise};
-use super::rows::{TokenRows, rows_times, task_count, task_rows};
+use super::rows::{RowTasks, TokenRows, rows_times};
 use crate::device::{Cpu, CpuMatrix, room};
-use crate::int8::{PanelRows, PanelTasks, Product};
+use crate::int8::{Load, PanelRows, PanelTasks, Product};
 use crate::share::Shared;
 use crate::simd::elementwise::SwiGlu;
 use kernels::host::Plan;
@@ -53,9 +53,10 @@ impl Cpu {
     ) {
         let n_in = gate.matrix.weight.n_in();
         let simd = self.simd;
+        let tile = gate.matrix.tile(self.forced, plan.rows());
         let Self { pool, work, int8, .. } = self;
         let acts = quantise(pool, *int8, (u, plan.rows()), n_in, &mut work.acts);
-        let load = (plan.groups().len(), pool.threads());
+        let load = Load { matrices: plan.groups().len(), threads: pool.threads(), tile };
         let panels = PanelTasks::new(gate_product, (width, n_in), 2 * average_group(plan), load);
         let tasks = panels.count();
         let out = Shared::new(&mut act[..plan.experts().len() * width]);
@@ -95,11 +96,13 @@ impl Cpu {
         width: usize,
         (u, act): (&[f32], &mut [f32]),
     ) {
-        let (simd, tasks) = (self.simd, task_count(width));
+        let each = gate.matrix.tile(self.forced, plan.rows()).task_rows();
+        let (simd, split) = (self.simd, RowTasks { rows: width, each });
+        let tasks = split.count();
         let out = Shared::new(&mut act[..plan.experts().len() * width]);
         self.pool.run(plan.groups().len() * tasks, &|task| {
             let group = &plan.groups()[task / tasks];
-            let (first, last) = task_rows(width, task % tasks);
+            let (first, last) = split.range(task % tasks);
             let n_in = gate.matrix.weight.n_in();
             let pairs = plan.pairs_of(group);
             GATES.with_borrow_mut(|gates| {
@@ -135,10 +138,11 @@ impl Cpu {
         (act, part): (&[f32], &mut [f32]),
     ) {
         let (n_in, n_out) = (down.weight.n_in(), down.weight.n_out());
+        let tile = down.tile(self.forced, plan.rows());
         let Self { pool, work, int8, .. } = self;
         let pairs = plan.experts().len();
         let acts = quantise(pool, *int8, (act, pairs), n_in, &mut work.acts);
-        let load = (plan.groups().len(), pool.threads());
+        let load = Load { matrices: plan.groups().len(), threads: pool.threads(), tile };
         let panels = PanelTasks::new(product, (n_out, n_in), average_group(plan), load);
         let tasks = panels.count();
         let out = Shared::new(&mut part[..pairs * n_out]);
@@ -169,11 +173,13 @@ impl Cpu {
         (act, part): (&[f32], &mut [f32]),
     ) {
         let (n_in, n_out) = (down.weight.n_in(), down.weight.n_out());
-        let (simd, tasks) = (self.simd, task_count(n_out));
+        let each = down.tile(self.forced, plan.rows()).task_rows();
+        let (simd, split) = (self.simd, RowTasks { rows: n_out, each });
+        let tasks = split.count();
         let out = Shared::new(&mut part[..plan.experts().len() * n_out]);
         self.pool.run(plan.groups().len() * tasks, &|task| {
             let group = &plan.groups()[task / tasks];
-            let (first, last) = task_rows(n_out, task % tasks);
+            let (first, last) = split.range(task % tasks);
             let base = group.expert * n_out;
             let pairs = plan.pairs_of(group);
             let x = TokenRows { values: act, width: n_in, tokens: pairs };

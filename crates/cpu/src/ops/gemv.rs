@@ -1,8 +1,10 @@
 //! Matrix times rows, with 8-bit or f32 activations.
 
-use super::rows::{TokenRows, rows_times, task_count, task_rows};
+use super::rows::{RowTasks, TokenRows, rows_times};
 use crate::device::{Cpu, CpuMatrix, room};
-use crate::int8::{ActBlock, Acts, CHUNK, Int8Kernels, PanelRows, PanelTasks, Product, Scratch};
+use crate::int8::{
+    ActBlock, Acts, CHUNK, Int8Kernels, Load, PanelRows, PanelTasks, Product, Scratch,
+};
 use crate::pool::Pool;
 use crate::share::Shared;
 use kernels::Gemv;
@@ -77,10 +79,11 @@ impl Cpu {
         y: &mut [f32],
     ) {
         let (n_in, n_out) = (w.weight.n_in(), w.weight.n_out());
-        let Self { pool, work, int8, .. } = self;
+        let Self { pool, work, int8, forced, .. } = self;
         let acts = quantise(pool, *int8, (x, rows), n_in, &mut work.acts);
         let tokens = numbers(&mut work.row_numbers, rows);
-        let tasks = PanelTasks::new(product, (n_out, n_in), rows, (1, pool.threads()));
+        let load = Load { matrices: 1, threads: pool.threads(), tile: w.tile(*forced, rows) };
+        let tasks = PanelTasks::new(product, (n_out, n_in), rows, load);
         let out = Shared::new(&mut y[..rows * n_out]);
         pool.run(tasks.count(), &|task| {
             SCRATCH.with_borrow_mut(|scratch| {
@@ -100,12 +103,13 @@ impl Cpu {
 
     fn multiply_f32(&mut self, w: &CpuMatrix, x: &[f32], rows: usize, y: &mut [f32]) {
         let (n_in, n_out) = (w.weight.n_in(), w.weight.n_out());
-        let Self { pool, work, simd, .. } = self;
+        let Self { pool, work, simd, forced, .. } = self;
+        let tasks = RowTasks { rows: n_out, each: w.tile(*forced, rows).task_rows() };
         let tokens = numbers(&mut work.row_numbers, rows);
         let x = TokenRows { values: x, width: n_in, tokens };
         let out = Shared::new(&mut y[..rows * n_out]);
-        pool.run(task_count(n_out), &|task| {
-            rows_times(simd, w, task_rows(n_out, task), x, |t, row, value| {
+        pool.run(tasks.count(), &|task| {
+            rows_times(simd, w, tasks.range(task), x, |t, row, value| {
                 // SAFETY: a weight row belongs to one task.
                 unsafe { out.set(t * n_out + row, value) }
             });

@@ -5,8 +5,8 @@ use crate::device::CpuMatrix;
 use crate::simd::{Kernels, MAX_TILE, Rows, StoredType, Sums};
 use std::cell::RefCell;
 
-/// Weight rows per task: enough work to outweigh taking it.
-const TASK_ROWS: usize = 16;
+/// Weight rows that are decoded together, at most, where several tiles pass over them.
+const DECODED_ROWS: usize = 16;
 
 /// Decoded values that stay in the cache beside the activations while several tiles pass over them.
 const DECODED_VALUES: usize = 64 * 1024;
@@ -51,7 +51,7 @@ pub(crate) fn rows_times(
 ) {
     let (n_in, bytes) = (w.weight.n_in(), w.weight.row_bytes());
     // As many rows as stay in the cache while several tiles of activations pass over them.
-    let most = if x.tokens.len() <= MAX_TILE { simd.tile_rows() } else { TASK_ROWS };
+    let most = if x.tokens.len() <= MAX_TILE { simd.tile_rows() } else { DECODED_ROWS };
     let fit = (DECODED_VALUES / n_in).clamp(1, most);
     let group = if fit < simd.tile_rows() { fit } else { fit - fit % simd.tile_rows() };
     let stored = match StoredType::of(w.weight.ty()) {
@@ -102,12 +102,22 @@ fn multiply(
     }
 }
 
-/// Splits `rows` into tasks of [`TASK_ROWS`]; the range of task `i`.
-pub(crate) fn task_rows(rows: usize, i: usize) -> (usize, usize) {
-    (i * TASK_ROWS, rows.min((i + 1) * TASK_ROWS))
+/// Weight rows in tasks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowTasks {
+    /// All of them.
+    pub(crate) rows: usize,
+    /// Those of a task.
+    pub(crate) each: usize,
 }
 
-/// Number of tasks for `rows`.
-pub(crate) fn task_count(rows: usize) -> usize {
-    rows.div_ceil(TASK_ROWS)
+impl RowTasks {
+    /// First and last row of task `i`.
+    pub(crate) fn range(&self, i: usize) -> (usize, usize) {
+        (i * self.each, self.rows.min((i + 1) * self.each))
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.rows.div_ceil(self.each)
+    }
 }
