@@ -46,3 +46,4 @@ pub use probe::{NoProbe, Probe};
 pub use sampling::{Context, Draft, SamplingError, SamplingParams, philox4x32_10, uniform};
 pub use snapshot::{PIECE_TOKENS, Piece, Snapshot};
 pub use stop::StopMatcher;
+pub use weights::activations_of;

@@ -11,7 +11,7 @@ use kernels::{
     Activations, Backend, GdnShape, HcShape, HcWeights, PleShape, PleWeights, QsaShape, Weight,
 };
 use model as file;
-use model::HyperParams;
+use model::{HyperParams, Purpose, Role};
 
 /// All weights of the trunk.
 pub(crate) struct Weights<B: Backend> {
@@ -165,6 +165,14 @@ pub(crate) fn weight(tensor: &file::Tensor) -> Result<Weight, Error> {
     Ok(Weight::new(tensor.name.clone(), tensor.ty, shape, tensor.bytes.clone())?)
 }
 
+/// The least precision of what a role's tensors are multiplied with.
+pub fn activations_of(role: Role) -> Activations {
+    match role.purpose() {
+        Purpose::ExactMatrix => Activations::F32,
+        _ => Activations::Int8,
+    }
+}
+
 impl<B: Backend> Loader<'_, B> {
     fn weight(&mut self, tensor: &file::Tensor) -> Result<Weight, Error> {
         self.done += tensor.bytes.len() as u64;
@@ -172,16 +180,10 @@ impl<B: Backend> Loader<'_, B> {
         weight(tensor)
     }
 
-    /// One of the large matrices.
+    /// A matrix or a stack of them.
     fn matrix(&mut self, tensor: &file::Tensor) -> Result<B::Matrix, Error> {
         let weight = self.weight(tensor)?;
-        Ok(self.backend.load_matrix(&weight, Activations::Int8)?)
-    }
-
-    /// A small matrix whose result decides something or feeds the gates of a recurrence.
-    fn exact_matrix(&mut self, tensor: &file::Tensor) -> Result<B::Matrix, Error> {
-        let weight = self.weight(tensor)?;
-        Ok(self.backend.load_matrix(&weight, Activations::F32)?)
+        Ok(self.backend.load_matrix(&weight, activations_of(tensor.role))?)
     }
 
     fn vector(&mut self, tensor: &file::Tensor) -> Result<B::Vector, Error> {
@@ -205,7 +207,7 @@ impl<B: Backend> Loader<'_, B> {
 
     fn hyper_connection(&mut self, hc: &file::HyperConnection) -> Result<HcReadWeights<B>, Error> {
         let mut read = self.hc_read(&hc.read)?;
-        read.inject = Some(self.exact_matrix(&hc.inject)?);
+        read.inject = Some(self.matrix(&hc.inject)?);
         Ok(read)
     }
 
@@ -214,8 +216,8 @@ impl<B: Backend> Loader<'_, B> {
             shape,
             qkv: self.matrix(&gdn.qkv)?,
             gate: self.matrix(&gdn.gate)?,
-            alpha: self.exact_matrix(&gdn.alpha)?,
-            beta: self.exact_matrix(&gdn.beta)?,
+            alpha: self.matrix(&gdn.alpha)?,
+            beta: self.matrix(&gdn.beta)?,
             conv: self.vector(&gdn.conv)?,
             dt: self.vector(&gdn.dt)?,
             a: self.vector(&gdn.a)?,
@@ -233,8 +235,8 @@ impl<B: Backend> Loader<'_, B> {
         let index = match (index_q, index_k, index_q_norm, index_k_norm) {
             (Some(q), Some(k), Some(q_norm), Some(k_norm)) if shape.block > 0 => {
                 Some(IndexerWeights {
-                    q: self.exact_matrix(q)?,
-                    k: self.exact_matrix(k)?,
+                    q: self.matrix(q)?,
+                    k: self.matrix(k)?,
                     q_norm: self.vector(q_norm)?,
                     k_norm: self.vector(k_norm)?,
                 })
@@ -263,10 +265,10 @@ impl<B: Backend> Loader<'_, B> {
             file::ExpertStacks::Fused(both) => ExpertWeights::Fused(self.matrix(both)?),
         };
         Ok(MoeLayer {
-            router: self.exact_matrix(&moe.router)?,
+            router: self.matrix(&moe.router)?,
             experts,
             down: self.matrix(&moe.down)?,
-            shared_gate_inp: self.exact_matrix(&moe.shared_gate_inp)?,
+            shared_gate_inp: self.matrix(&moe.shared_gate_inp)?,
             shared_gate: self.matrix(&moe.shared_gate)?,
             shared_up: self.matrix(&moe.shared_up)?,
             shared_down: self.matrix(&moe.shared_down)?,

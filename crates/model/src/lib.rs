@@ -33,4 +33,4 @@ pub use hparams::{
     SamplingDefaults,
 };
 pub use ngram_constants::{HashConstants, HashSeed};
-pub use role::{Accepts, Part, Role, Shape};
+pub use role::{Accepts, Part, Purpose, Role, Shape};

@@ -105,6 +105,22 @@ pub enum Accepts {
     Weights,
 }
 
+/// What is done with the tensors of a role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Norms, biases and convolution taps: small, and used value by value.
+    Vector,
+    /// Rows are looked up.
+    Lookup,
+    /// A matrix that activations are multiplied with.
+    Matrix,
+    /// The same where the result decides something or feeds the gates of a recurrence, so that
+    /// rounded activations would hurt.
+    ExactMatrix,
+    /// A stack of matrices, of which each token uses a few.
+    Experts,
+}
+
 /// Whether a role occurs once or once per layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
@@ -256,6 +272,25 @@ impl Role {
     #[must_use]
     pub fn part_at(self, layer: Option<usize>, trunk: usize) -> Part {
         if layer.is_some_and(|n| n >= trunk) { Part::Mtp } else { self.part() }
+    }
+
+    /// What is done with its tensors.
+    #[must_use]
+    pub fn purpose(self) -> Purpose {
+        match self {
+            _ if self.accepts() == Accepts::Floats => Purpose::Vector,
+            Self::TokenEmbd | Self::NgramTable | Self::MtpEmbedTokens => Purpose::Lookup,
+            Self::GateExps | Self::UpExps | Self::GateUpExps | Self::DownExps => Purpose::Experts,
+            Self::HcAttnInject
+            | Self::HcFfnInject
+            | Self::Router
+            | Self::SharedGateInp
+            | Self::GdnAlpha
+            | Self::GdnBeta
+            | Self::IndexQ
+            | Self::IndexK => Purpose::ExactMatrix,
+            _ => Purpose::Matrix,
+        }
     }
 
     /// The formats that can serve in this role.
