@@ -1,6 +1,7 @@
 //! How fast the memory can be read: what the speed of every kernel is compared with.
 
 use crate::Cpu;
+use crate::share::Shared;
 use kernels::Error;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +16,9 @@ const TASK: usize = 1 << 18;
 
 /// Passes, the best of which counts: other work on the machine can only slow them down.
 const PASSES: usize = 6;
+
+/// Regions per pass when they are timed.
+const REGIONS: u32 = 1000;
 
 /// Places of a task that are read at the same time: one place alone leaves the memory idle for a
 /// part of the time, since the processor looks ahead within a page only.
@@ -39,6 +43,50 @@ impl Cpu {
     /// [`Error::OutOfMemory`] where not even a small buffer can be had.
     pub fn read_bandwidth(&mut self) -> Result<Bandwidth, Error> {
         self.read_buffer(LARGEST)
+    }
+
+    /// Bytes a second, read and written together, that all threads copy from one large buffer to
+    /// another.
+    ///
+    /// # Errors
+    /// As for [`Cpu::read_bandwidth`].
+    pub fn copy_bandwidth(&mut self) -> Result<f64, Error> {
+        self.copy_buffer(LARGEST)
+    }
+
+    fn copy_buffer(&mut self, largest: usize) -> Result<f64, Error> {
+        let from = buffer(largest / 2)?;
+        let mut to = buffer(size_of_val(&from[..]))?;
+        let len = from.len().min(to.len());
+        let out = Shared::new(&mut to[..len]);
+        let mut best = f64::INFINITY;
+        for _ in 0..PASSES {
+            let started = Instant::now();
+            self.pool.run(len.div_ceil(TASK), &|task| {
+                let own = task * TASK..len.min((task + 1) * TASK);
+                // SAFETY: a value belongs to one task.
+                unsafe { out.slice(own.clone()) }.copy_from_slice(&from[own]);
+            });
+            best = best.min(started.elapsed().as_secs_f64());
+        }
+        black_box(&to);
+        Ok((2 * len * size_of::<f32>()) as f64 / best)
+    }
+
+    /// Seconds that a region of the thread pool takes with a task for each thread that does nothing.
+    pub fn launch_time(&mut self) -> f64 {
+        let threads = self.threads();
+        let mut best = f64::INFINITY;
+        for _ in 0..PASSES {
+            let started = Instant::now();
+            (0..REGIONS).for_each(|_| {
+                self.pool.run(threads, &|task| {
+                    black_box(task);
+                })
+            });
+            best = best.min(started.elapsed().as_secs_f64() / f64::from(REGIONS));
+        }
+        best
     }
 
     /// Reads a buffer of up to `largest` bytes.
@@ -109,5 +157,7 @@ mod tests {
         let found = cpu.read_buffer(SMALLEST).unwrap();
         assert!(found.bytes_per_second.is_finite() && found.bytes_per_second > 0.0);
         assert_eq!(found.buffer_bytes, SMALLEST);
+        let (copy, launch) = (cpu.copy_buffer(2 * SMALLEST).unwrap(), cpu.launch_time());
+        assert!(copy.is_finite() && copy > 0.0 && launch > 0.0);
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::int8::{MAX_TILE, Product};
 use crate::{Cpu, CpuMatrix};
-use kernels::tiles::{NoSuchTile, RowClass, Shape, Tile, TileTable, Tunable};
-use kernels::{Activations, Weight};
+use kernels::tiles::{NoSuchTile, RowClass, Shape, Speeds, Tile, TileTable, Tunable};
+use kernels::{Activations, Error, Weight};
 
 /// Weight rows per task with f32 activations, unless told otherwise: enough work to outweigh taking
 /// it.
@@ -92,6 +92,11 @@ impl CpuMatrix {
 }
 
 impl Tunable for Cpu {
+    fn speeds(&mut self) -> Result<Speeds, Error> {
+        let read = self.read_bandwidth()?.bytes_per_second;
+        Ok(Speeds { read, copy: self.copy_bandwidth()?, launch: self.launch_time() })
+    }
+
     fn device_key(&self) -> String {
         format!("{} {} threads={}", crate::cores::name(), self.isa().name(), self.threads())
     }

@@ -37,6 +37,9 @@ pub enum Error {
         /// Bytes that are there.
         found: usize,
     },
+    /// A tile that the device has no kernel for.
+    #[error(transparent)]
+    NoSuchTile(#[from] crate::tiles::NoSuchTile),
     /// Rows were asked for that a weight does not have.
     #[error(
         "tensor {name}: row {row} was asked for, but there are {rows}; the list of rows is for \

@@ -5,7 +5,7 @@
 //! are is the device's business: lanes, rows and splits on a GPU, panels and tasks on a CPU. What
 //! is not in the table is done with the tile that the device has built in.
 
-use crate::{Activations, Backend, Weight};
+use crate::{Activations, Backend, Error, Weight};
 use gguf::TensorType;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -185,8 +185,25 @@ pub struct NoSuchTile {
     pub why: String,
 }
 
+/// How fast a device moves bytes and starts work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speeds {
+    /// Bytes a second that all of the device together reads from a large buffer.
+    pub read: f64,
+    /// Bytes a second, read and written together, of a copy of a large buffer.
+    pub copy: f64,
+    /// Seconds from the start of an operation without work to its end.
+    pub launch: f64,
+}
+
 /// A device whose tiles can be chosen.
 pub trait Tunable: Backend {
+    /// Measures the device, in a second or two.
+    ///
+    /// # Errors
+    /// Memory that is short, or a fault of the device.
+    fn speeds(&mut self) -> Result<Speeds, Error>;
+
     /// What measured times hold for: device, driver, instruction set, threads.
     fn device_key(&self) -> String;
 

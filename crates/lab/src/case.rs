@@ -133,6 +133,31 @@ impl OpCase {
         })
     }
 
+    /// The bits of everything that it gives, for a comparison of two ways to compute it.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn bits<B: Backend>(
+        &self,
+        backend: &mut B,
+        input: Input,
+    ) -> Result<Vec<u32>, Error> {
+        let outputs = each!(self, op => op.run(backend, input))?;
+        Ok(outputs.iter().flat_map(|out| &out.values).map(|value| value.to_bits()).collect())
+    }
+
+    /// Calls to be timed, which take turns over at least `cold` bytes of weights or states.
+    ///
+    /// # Errors
+    /// As for [`OpCase::bench`].
+    pub(crate) fn prepared<'a, B: Backend + 'a>(
+        &'a self,
+        backend: &mut B,
+        cold: usize,
+    ) -> Result<Call<'a, B>, Error> {
+        each!(self, op => op.prepare(backend, cold))
+    }
+
     /// Times the operation.
     ///
     /// # Errors

@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod audit;
 mod blocks;
 pub mod bound;
 mod case;

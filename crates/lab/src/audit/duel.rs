@@ -1,0 +1,101 @@
+//! Two tiles against each other: calls in turn, so that what else happens on the machine hits both
+//! alike.
+
+use crate::case::Call;
+use kernels::Error;
+use kernels::tiles::{Tile, Tunable};
+use std::time::{Duration, Instant};
+
+/// Least number of pairs that a verdict rests on.
+const PAIRS: usize = 7;
+
+/// Most pairs: more say nothing new.
+const MOST_PAIRS: usize = 400;
+
+/// How the second tile did against the first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Duel {
+    /// Median time of the second over that of the first, in the same pairs: below 1 it is faster.
+    pub(crate) ratio: f64,
+    /// Standard error of the ratio, from the spread of the pairs.
+    pub(crate) noise: f64,
+    /// Median seconds of the first.
+    pub(crate) first: f64,
+    /// Median seconds of the second.
+    pub(crate) second: f64,
+}
+
+impl Duel {
+    /// Whether the second is faster, by at least `least` and by more than noise explains.
+    pub(crate) fn is_won(&self, least: f64) -> bool {
+        self.ratio < 1.0 - least.max(3.0 * self.noise)
+    }
+}
+
+/// Times calls with `tiles` in turn for about `time`.
+///
+/// # Errors
+/// A fault of the device.
+pub(crate) fn duel<B: Tunable>(
+    backend: &mut B,
+    call: &mut Call<'_, B>,
+    tiles: [&Tile; 2],
+    time: Duration,
+) -> Result<Duel, Error> {
+    let mut number = 0;
+    let mut timed = |backend: &mut B, tile: &Tile| -> Result<f64, Error> {
+        backend.force_tile(Some(tile))?;
+        number += 1;
+        let begin = Instant::now();
+        call(backend, number)?;
+        Ok(begin.elapsed().as_secs_f64())
+    };
+    tiles.iter().try_for_each(|tile| timed(backend, tile).map(drop))?;
+    let started = Instant::now();
+    let mut pairs = Vec::new();
+    while pairs.len() < PAIRS || started.elapsed() < time && pairs.len() < MOST_PAIRS {
+        // Who comes first changes, as the first of two may find the memory busier.
+        let swapped = pairs.len() % 2 == 1;
+        let order = if swapped { [tiles[1], tiles[0]] } else { tiles };
+        let (a, b) = (timed(backend, order[0])?, timed(backend, order[1])?);
+        pairs.push(if swapped { (b, a) } else { (a, b) });
+    }
+    Ok(verdict(&pairs))
+}
+
+fn verdict(pairs: &[(f64, f64)]) -> Duel {
+    let ratios: Vec<f64> = pairs.iter().map(|(a, b)| (b / a).ln()).collect();
+    let middle = median(ratios.clone());
+    let off = ratios.iter().map(|ratio| (ratio - middle).abs()).collect();
+    // 1.4826 times the median deviation is the standard deviation of normal values, and 1.2533
+    // standard errors of a mean are one of a median.
+    let noise = 1.4826 * median(off) * 1.2533 / (pairs.len() as f64).sqrt();
+    let first = median(pairs.iter().map(|(a, _)| *a).collect());
+    let second = median(pairs.iter().map(|(_, b)| *b).collect());
+    Duel { ratio: middle.exp(), noise, first, second }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_win_beyond_the_noise_counts() {
+        let pair = |i: usize, ratio: f64| {
+            let base = 1.0 + 0.1 * (i % 7) as f64;
+            (base, base * ratio * (1.0 + 0.02 * ((i % 5) as f64 - 2.0)))
+        };
+        let of = |ratio| verdict(&(0..50).map(|i| pair(i, ratio)).collect::<Vec<_>>());
+        assert!(of(0.9).is_won(0.01) && !of(1.0).is_won(0.01) && !of(1.1).is_won(0.01));
+        assert!((of(0.9).ratio - 0.9).abs() < 0.01 && of(0.9).noise > 0.0);
+        assert!(!of(0.99).is_won(0.02), "less than asked for");
+        let wild: Vec<(f64, f64)> =
+            (0..9).map(|i| (1.0, if i % 2 == 0 { 0.5 } else { 1.6 })).collect();
+        assert!(!verdict(&wild).is_won(0.01), "a spread as large as the win");
+    }
+}
