@@ -19,6 +19,7 @@ mod output;
 mod progress;
 mod session;
 mod stats;
+mod table;
 mod terminal;
 mod units;
 

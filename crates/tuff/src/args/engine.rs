@@ -141,6 +141,27 @@ impl DeviceArgs {
         EngineConfig { slots: 1, context, chunk, kv, rope_scaling, ..EngineConfig::default() }
     }
 
+    /// All that results depend on, in words, for contexts of this length.
+    pub(crate) fn in_words(&self, context: usize, model_context: usize) -> String {
+        let device = match self.backend {
+            BackendName::Cpu => {
+                let isa = self.isa.unwrap_or_else(Isa::detect).name();
+                let activations = match self.activations {
+                    ActivationType::Int8 => "int8",
+                    ActivationType::F32 => "f32",
+                };
+                format!("cpu {isa}, activations {activations}")
+            }
+            BackendName::Reference => "reference".to_owned(),
+        };
+        let kv: KvType = self.kv.into();
+        let scaling = match self.scaling(context, model_context) {
+            RopeScaling::None => String::new(),
+            RopeScaling::Yarn { factor, .. } => format!(", yarn {factor}"),
+        };
+        format!("{device}, kv {kv}{scaling}")
+    }
+
     fn scaling(&self, context: usize, model_context: usize) -> RopeScaling {
         match self.rope_scaling {
             ScalingName::None => RopeScaling::None,
@@ -148,6 +169,61 @@ impl DeviceArgs {
                 let needed = || context.div_ceil(model_context.max(1)).max(1) as f32;
                 RopeScaling::yarn(self.rope_scale.unwrap_or_else(needed), model_context)
             }
+        }
+    }
+}
+
+/// Where another model runs that is compared with the first, A.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Engine of B (what is not given is as for A)")]
+pub(crate) struct OtherDeviceArgs {
+    /// Where B runs.
+    #[arg(long, value_enum, value_name = "NAME")]
+    b_backend: Option<BackendName>,
+    /// Threads of B.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=MAX_THREADS))]
+    b_threads: Option<u64>,
+    /// Instruction set of B.
+    #[arg(long, value_name = "NAME", value_parser = parse_isa)]
+    b_isa: Option<Isa>,
+    /// Precision of B's activations.
+    #[arg(long, value_enum, value_name = "TYPE")]
+    b_activations: Option<ActivationType>,
+    /// Type in which B keeps keys and values.
+    #[arg(long, value_enum, value_name = "TYPE")]
+    b_kv: Option<KvName>,
+    /// How B reaches a context beyond the model's own.
+    #[arg(long, value_enum, value_name = "NAME")]
+    b_rope_scaling: Option<ScalingName>,
+    /// How many times B reaches the model's own context, with yarn.
+    #[arg(long, value_name = "F", value_parser = parse_scale)]
+    b_rope_scale: Option<f32>,
+}
+
+impl OtherDeviceArgs {
+    /// Whether anything is given.
+    pub(crate) fn is_given(&self) -> bool {
+        let Self { b_backend, b_threads, b_isa, b_activations, b_kv, .. } = self;
+        b_backend.is_some()
+            || b_threads.is_some()
+            || b_isa.is_some()
+            || b_activations.is_some()
+            || b_kv.is_some()
+            || self.b_rope_scaling.is_some()
+            || self.b_rope_scale.is_some()
+    }
+
+    /// The settings of B, where A has these.
+    pub(crate) fn after(&self, a: &DeviceArgs) -> DeviceArgs {
+        DeviceArgs {
+            backend: self.b_backend.unwrap_or(a.backend),
+            threads: self.b_threads.or(a.threads),
+            isa: self.b_isa.or(a.isa),
+            activations: self.b_activations.unwrap_or(a.activations),
+            kv: self.b_kv.unwrap_or(a.kv),
+            rope_scaling: self.b_rope_scaling.unwrap_or(a.rope_scaling),
+            rope_scale: self.b_rope_scale.or(a.rope_scale),
+            chunk: a.chunk,
         }
     }
 }

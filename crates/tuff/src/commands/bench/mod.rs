@@ -13,7 +13,6 @@ mod plan;
 mod single;
 mod spec;
 mod stats;
-mod table;
 mod text;
 
 use std::path::PathBuf;
