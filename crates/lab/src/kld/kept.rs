@@ -138,33 +138,41 @@ impl Tail {
 /// The fewest tokens, the likeliest ones, that leave at most `tail`, by rising id. Of equally
 /// likely tokens the lower ids come first.
 fn likeliest(row: &Softmax, tail: f64) -> Vec<u32> {
-    let logits = row.logits();
-    let falling = |a: &u32, b: &u32| {
-        logits[*b as usize].total_cmp(&logits[*a as usize]).then_with(|| a.cmp(b))
-    };
-    let mut ids: Vec<u32> = (0..logits.len() as u32).collect();
+    let mut keys: Vec<u64> = (0..).zip(row.logits()).map(|(id, &logit)| key(logit, id)).collect();
     // Few are mostly enough: sorting all would cost more than all the rest.
     let mut sorted = 64;
     loop {
-        sorted = ids.len().min(sorted * 4);
-        if sorted < ids.len() {
-            ids.select_nth_unstable_by(sorted, falling);
+        sorted = keys.len().min(sorted * 4);
+        if sorted < keys.len() {
+            keys.select_nth_unstable(sorted);
         }
-        ids[..sorted].sort_unstable_by(falling);
+        keys[..sorted].sort_unstable();
         let mut rest = 1.0;
-        let enough = ids[..sorted].iter().position(|&id| {
-            rest -= row.p(id as usize);
+        let enough = keys[..sorted].iter().position(|&key| {
+            rest -= row.p(id(key) as usize);
             rest <= tail
         });
         let count = match enough {
             Some(last) => last + 1,
-            None if sorted == ids.len() => sorted,
+            None if sorted == keys.len() => sorted,
             None => continue,
         };
-        ids.truncate(count);
+        let mut ids: Vec<u32> = keys[..count].iter().map(|&key| id(key)).collect();
         ids.sort_unstable();
         return ids;
     }
+}
+
+/// Keys rise with falling logits, and of equal ones with the id.
+fn key(logit: f32, id: u32) -> u64 {
+    let bits = logit.to_bits();
+    // Of negative numbers larger bits are less; flipped like this, bits rise with the number.
+    let rising = if logit.is_sign_negative() { !bits } else { bits | 1 << 31 };
+    u64::from(!rising) << 32 | u64::from(id)
+}
+
+fn id(key: u64) -> u32 {
+    key as u32
 }
 
 #[cfg(test)]
@@ -244,6 +252,8 @@ mod tests {
         row.set(&[1.0; 10]);
         assert_eq!(likeliest(&row, 0.61), [0, 1, 2, 3]);
         assert_eq!(likeliest(&row, 1.0), [0]);
+        let keys = [2.0, 1.0, 0.0, -1.0, -2.0].map(|logit| key(logit, 3));
+        assert!(keys.is_sorted() && keys.iter().all(|&key| id(key) == 3));
     }
 
     #[test]
