@@ -109,6 +109,12 @@ impl<B: Backend> Engine<B> {
         &self.config
     }
 
+    /// Tells models, and the settings that their results depend on here, apart: of the device only
+    /// the kind counts. Nothing can rely on it against somebody who wants two to be alike.
+    pub fn fingerprint(&self) -> u64 {
+        u64::from_le_bytes(self.fingerprint.to_bytes())
+    }
+
     /// Name of the backend.
     pub fn backend_name(&self) -> &'static str {
         self.backend.name()

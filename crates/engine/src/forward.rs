@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::layers::{LayerPass, NgramRows};
 use crate::probe::Probe;
+use crate::routers;
 use crate::scratch::{HeadScratch, LOGIT_ROWS, Scratch};
 use crate::slots::Slots;
 use crate::weights::{HcReadWeights, Weights};
@@ -43,7 +44,18 @@ impl<B: Backend> Pass<'_, B> {
             {
                 pass.ple(ple, ngrams, state, (buffers, &mut *x));
             }
-            pass.run(layer, state, x);
+            let after = weights.layers.get(n + 1);
+            pass.mix(layer, state, x);
+            if let (true, Some(next)) = (probe.wants_routers(), after) {
+                routers::early(&mut pass, probe, (n + 1, next), x)?;
+            }
+            pass.experts(layer, x);
+            if probe.wants_routers() {
+                routers::own(&mut pass, probe, n)?;
+            }
+            if let (true, Some(next)) = (probe.wants_routers(), after) {
+                routers::late(&mut pass, probe, (n + 1, next), x)?;
+            }
             if probe.wants_selection() && layer.is_attention() {
                 let chosen = pass.backend.selected_blocks(&pass.scratch.attention.selection);
                 probe.selected(n, &chosen);

@@ -26,8 +26,14 @@ pub(crate) type NgramRows<'a> = &'a [u64];
 impl<B: Backend> LayerPass<'_, B> {
     /// One decoder layer on the streams `x`.
     pub(crate) fn run(&mut self, layer: &Layer<B>, state: &mut LayerState<B>, x: &mut B::Buffer) {
-        let Self { backend, hc, choice, window, scratch } = self;
-        let LayerScratch { u, inject, y, gdn, attention, moe } = &mut **scratch;
+        self.mix(layer, state, x);
+        self.experts(layer, x);
+    }
+
+    /// The first half of a layer: along the sequence.
+    pub(crate) fn mix(&mut self, layer: &Layer<B>, state: &mut LayerState<B>, x: &mut B::Buffer) {
+        let Self { backend, hc, window, scratch, .. } = self;
+        let LayerScratch { u, inject, y, gdn, attention, .. } = &mut **scratch;
         let rows = window.rows();
 
         let out = HcRead { u: &mut *u, weights: &mut *inject };
@@ -42,6 +48,13 @@ impl<B: Backend> LayerPass<'_, B> {
             _ => unreachable!("states are made from the same layer list as weights"),
         }
         backend.hc_inject(hc, inject, y, rows, x);
+    }
+
+    /// The second half of a layer: token by token.
+    pub(crate) fn experts(&mut self, layer: &Layer<B>, x: &mut B::Buffer) {
+        let Self { backend, hc, choice, window, scratch } = self;
+        let LayerScratch { u, inject, y, moe, .. } = &mut **scratch;
+        let rows = window.rows();
 
         let out = HcRead { u: &mut *u, weights: &mut *inject };
         backend.hc_read(hc, &layer.hc_ffn.weights(), x, rows, out);

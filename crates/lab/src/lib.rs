@@ -10,12 +10,14 @@
 //! * [`bound`]: how far a product may be off, derived.
 //! * [`report`]: results as a Markdown table or as data.
 //!
-//! And [`divergence`]: how far two computations of a whole model are apart; [`draft_vocab`]: which
-//! tokens a small draft head has.
+//! And of whole models: [`divergence`]: how far two computations are apart at a position; [`kld`]:
+//! on a text, also with what one of them predicts in a file; [`routes`]: which experts a text uses;
+//! [`draft_vocab`]: which tokens a small draft head has.
 
 #![forbid(unsafe_code)]
 
 pub mod audit;
+mod binary;
 mod blocks;
 pub mod bound;
 mod case;
@@ -24,12 +26,15 @@ mod compare;
 pub mod divergence;
 pub mod draft_vocab;
 mod input;
+pub mod kld;
 mod memory;
 mod ops;
 mod random;
 pub mod report;
+pub mod routes;
 mod timing;
 
+pub use binary::FileError;
 pub use blocks::weight_types;
 pub use case::{Miss, OpCase};
 pub use compare::{Fault, Place, Worst};

@@ -4,7 +4,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::{
-    bench, chat, detokenize, draft_vocab, inspect, logits, render, run, tokenize,
+    audit, bench, chat, detokenize, draft_vocab, inspect, kld, logits, render, routes, run,
+    tokenize,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -66,6 +67,12 @@ pub(crate) enum Command {
     DraftVocab(draft_vocab::Args),
     /// Measure how fast a model runs here, and where the time goes.
     Bench(Box<bench::Args>),
+    /// Measure every kernel on this machine, choose the best tiles, and write a report.
+    Audit(Box<audit::Args>),
+    /// Compare what two models, or one with two settings, predict on a text.
+    Kld(Box<kld::Args>),
+    /// Record which experts a text uses, and tell what that is like.
+    Routes(Box<routes::Args>),
 }
 
 impl Command {
@@ -77,6 +84,9 @@ impl Command {
             Command::Logits(args) => args.quiet,
             Command::DraftVocab(args) => args.is_quiet(),
             Command::Bench(args) => args.quiet,
+            Command::Audit(args) => args.quiet,
+            Command::Kld(args) => args.quiet,
+            Command::Routes(args) => args.quiet,
             Command::Inspect(_)
             | Command::Tokenize(_)
             | Command::Detokenize(_)

@@ -9,6 +9,8 @@ use std::process;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+use crate::error::Error;
+
 /// Exit code of a program that Ctrl-C ended.
 const EXIT_INTERRUPTED: i32 = 130;
 
@@ -38,6 +40,14 @@ pub(crate) fn at_prompt() -> Watch {
 /// True once Ctrl-C was pressed during the work.
 pub(crate) fn requested() -> bool {
     PRESSED.load(Ordering::SeqCst)
+}
+
+/// That nobody has pressed Ctrl-C.
+///
+/// # Errors
+/// [`Error::Interrupted`].
+pub(crate) fn check() -> Result<(), Error> {
+    if requested() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 fn enter(doing: u8) -> Watch {

@@ -19,7 +19,9 @@ mod output;
 mod progress;
 mod session;
 mod stats;
+mod table;
 mod terminal;
+mod tiles;
 mod units;
 
 use std::process::ExitCode;

@@ -47,6 +47,11 @@ impl OutputFile {
         written.map_err(Error::file("write", &self.path))
     }
 
+    /// Where bytes can be appended by others.
+    pub(crate) fn writer(&mut self) -> &mut impl Write {
+        &mut self.file
+    }
+
     /// Appends text.
     ///
     /// # Errors

@@ -8,6 +8,8 @@ use engine::speculation::{Drafter, SpecMode};
 use engine::{Engine, EngineConfig, Event, Feed, Generator, Request, Summary};
 use kernels::Backend;
 use kernels::reference::Reference;
+use lab::kld::Predictor;
+use lab::routes::Router;
 use model::tokenizer::Tokenizer;
 use model::{Checkpoint, DraftVocab};
 
@@ -59,7 +61,7 @@ impl Session {
         let drafts = (spec.map_or(SpecMode::Off, SpecArgs::mode), vocab.flatten());
         Ok(match device.backend {
             BackendName::Cpu => {
-                let cpu = Cpu::new(device.cpu_options());
+                let cpu = device.new_cpu();
                 tracing::info!("cpu: {} threads, {}", cpu.threads(), cpu.isa().name());
                 let mut engine = load(cpu, checkpoint, config, show)?;
                 let drafter = drafter(&mut engine, checkpoint, drafts)?;
@@ -91,6 +93,22 @@ impl Session {
             Session::Reference(engine, _) => engine.forward(&[feed]),
         };
         Ok(logits?)
+    }
+
+    /// The engine, for measuring what it predicts.
+    pub(crate) fn predictor(&mut self) -> &mut dyn Predictor {
+        match self {
+            Session::Cpu(engine, _) => &mut **engine,
+            Session::Reference(engine, _) => &mut **engine,
+        }
+    }
+
+    /// The engine, for recording its routes.
+    pub(crate) fn router(&mut self) -> &mut dyn Router {
+        match self {
+            Session::Cpu(engine, _) => &mut **engine,
+            Session::Reference(engine, _) => &mut **engine,
+        }
     }
 
     /// Generates text, with a cache if there is one; see [`Generator::generate_cached`].

@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 11] = [
     "run",
     "chat",
     "inspect",
@@ -16,6 +16,8 @@ const COMMANDS: [&str; 9] = [
     "logits",
     "draft-vocab build",
     "bench",
+    "kld",
+    "routes",
 ];
 
 fn help(command: &str) -> String {

@@ -12,24 +12,55 @@ const PAIRS: usize = 7;
 /// Most pairs: more say nothing new.
 const MOST_PAIRS: usize = 400;
 
-/// How the second tile did against the first.
+/// One of the two that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// What is there.
+    First,
+    /// What might be better.
+    Second,
+}
+
+/// How the second did against the first.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Duel {
+pub struct Duel {
     /// Median time of the second over that of the first, in the same pairs: below 1 it is faster.
-    pub(crate) ratio: f64,
+    pub ratio: f64,
     /// Standard error of the ratio, from the spread of the pairs.
-    pub(crate) noise: f64,
+    pub noise: f64,
     /// Median seconds of the first.
-    pub(crate) first: f64,
+    pub first: f64,
     /// Median seconds of the second.
-    pub(crate) second: f64,
+    pub second: f64,
 }
 
 impl Duel {
     /// Whether the second is faster, by at least `least` and by more than noise explains.
-    pub(crate) fn is_won(&self, least: f64) -> bool {
+    pub fn is_won(&self, least: f64) -> bool {
         self.ratio < 1.0 - least.max(3.0 * self.noise)
     }
+}
+
+/// Lets two sides run in turn for about `time`; `run` gives the seconds that a side took. The first
+/// run of each does not count.
+///
+/// # Errors
+/// Those of `run`.
+pub fn compare<E>(time: Duration, mut run: impl FnMut(Side) -> Result<f64, E>) -> Result<Duel, E> {
+    let both = [Side::First, Side::Second];
+    for side in both {
+        run(side)?;
+    }
+    let started = Instant::now();
+    let mut pairs = Vec::new();
+    while pairs.len() < PAIRS || started.elapsed() < time && pairs.len() < MOST_PAIRS {
+        // Who comes first changes, as the first of two may find the memory busier.
+        let swapped = pairs.len() % 2 == 1;
+        let order = if swapped { [Side::Second, Side::First] } else { both };
+        let (a, b) = (run(order[0])?, run(order[1])?);
+        pairs.push(if swapped { (b, a) } else { (a, b) });
+    }
+    Ok(verdict(&pairs))
 }
 
 /// Times calls with `tiles` in turn for about `time`.
@@ -43,24 +74,14 @@ pub(crate) fn duel<B: Tunable>(
     time: Duration,
 ) -> Result<Duel, Error> {
     let mut number = 0;
-    let mut timed = |backend: &mut B, tile: &Tile| -> Result<f64, Error> {
+    compare(time, |side| {
+        let tile = tiles[usize::from(side == Side::Second)];
         backend.force_tile(Some(tile))?;
         number += 1;
         let begin = Instant::now();
         call(backend, number)?;
         Ok(begin.elapsed().as_secs_f64())
-    };
-    tiles.iter().try_for_each(|tile| timed(backend, tile).map(drop))?;
-    let started = Instant::now();
-    let mut pairs = Vec::new();
-    while pairs.len() < PAIRS || started.elapsed() < time && pairs.len() < MOST_PAIRS {
-        // Who comes first changes, as the first of two may find the memory busier.
-        let swapped = pairs.len() % 2 == 1;
-        let order = if swapped { [tiles[1], tiles[0]] } else { tiles };
-        let (a, b) = (timed(backend, order[0])?, timed(backend, order[1])?);
-        pairs.push(if swapped { (b, a) } else { (a, b) });
-    }
-    Ok(verdict(&pairs))
+    })
 }
 
 fn verdict(pairs: &[(f64, f64)]) -> Duel {

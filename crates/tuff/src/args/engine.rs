@@ -1,10 +1,12 @@
 //! Options of the engine: where it runs, and how large it is.
 
 use clap::{Args, ValueEnum, value_parser};
-use cpu::{CpuOptions, Isa};
+use cpu::{Cpu, CpuOptions, Isa};
 use engine::EngineConfig;
 use kernels::rope::RopeScaling;
 use kernels::{Activations, KvType};
+
+use crate::tiles;
 
 /// The context without --ctx, unless the model's own is shorter. The caches grow with the text,
 /// so a longer one costs nothing until it is used.
@@ -44,6 +46,15 @@ impl From<ActivationType> for Activations {
             ActivationType::F32 => Self::F32,
         }
     }
+}
+
+/// How kernels cut their work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TilesName {
+    /// As tuff audit found it to be best on this machine, where it was run.
+    Auto,
+    /// As built in.
+    BuiltIn,
 }
 
 /// How keys and values are kept.
@@ -102,6 +113,9 @@ pub(crate) struct DeviceArgs {
     /// Instruction set of the cpu backend, of those that this processor has. [default: the widest]
     #[arg(long, value_name = "NAME", value_parser = parse_isa)]
     isa: Option<Isa>,
+    /// How the kernels of the cpu backend cut their work. Changes speed, never a result.
+    #[arg(long, value_enum, value_name = "NAME", default_value = "auto")]
+    tiles: TilesName,
     /// Precision of activations in products of the cpu backend with quantised weights.
     #[arg(long, value_enum, value_name = "TYPE", default_value = "int8")]
     activations: ActivationType,
@@ -122,6 +136,15 @@ pub(crate) struct DeviceArgs {
 }
 
 impl DeviceArgs {
+    /// The cpu backend, with the tiles that an audit found for it.
+    pub(crate) fn new_cpu(&self) -> Cpu {
+        let mut cpu = Cpu::new(self.cpu_options());
+        if self.tiles == TilesName::Auto {
+            tiles::equip(&mut cpu);
+        }
+        cpu
+    }
+
     /// How the cpu backend is used.
     pub(crate) fn cpu_options(&self) -> CpuOptions {
         let threads = count(self.threads).unwrap_or(0);
@@ -141,6 +164,27 @@ impl DeviceArgs {
         EngineConfig { slots: 1, context, chunk, kv, rope_scaling, ..EngineConfig::default() }
     }
 
+    /// All that results depend on, in words, for contexts of this length.
+    pub(crate) fn in_words(&self, context: usize, model_context: usize) -> String {
+        let device = match self.backend {
+            BackendName::Cpu => {
+                let isa = self.isa.unwrap_or_else(Isa::detect).name();
+                let activations = match self.activations {
+                    ActivationType::Int8 => "int8",
+                    ActivationType::F32 => "f32",
+                };
+                format!("cpu {isa}, activations {activations}")
+            }
+            BackendName::Reference => "reference".to_owned(),
+        };
+        let kv: KvType = self.kv.into();
+        let scaling = match self.scaling(context, model_context) {
+            RopeScaling::None => String::new(),
+            RopeScaling::Yarn { factor, .. } => format!(", yarn {factor}"),
+        };
+        format!("{device}, kv {kv}{scaling}")
+    }
+
     fn scaling(&self, context: usize, model_context: usize) -> RopeScaling {
         match self.rope_scaling {
             ScalingName::None => RopeScaling::None,
@@ -148,6 +192,62 @@ impl DeviceArgs {
                 let needed = || context.div_ceil(model_context.max(1)).max(1) as f32;
                 RopeScaling::yarn(self.rope_scale.unwrap_or_else(needed), model_context)
             }
+        }
+    }
+}
+
+/// Where another model runs that is compared with the first, A.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Engine of B (what is not given is as for A)")]
+pub(crate) struct OtherDeviceArgs {
+    /// Where B runs.
+    #[arg(long, value_enum, value_name = "NAME")]
+    b_backend: Option<BackendName>,
+    /// Threads of B.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=MAX_THREADS))]
+    b_threads: Option<u64>,
+    /// Instruction set of B.
+    #[arg(long, value_name = "NAME", value_parser = parse_isa)]
+    b_isa: Option<Isa>,
+    /// Precision of B's activations.
+    #[arg(long, value_enum, value_name = "TYPE")]
+    b_activations: Option<ActivationType>,
+    /// Type in which B keeps keys and values.
+    #[arg(long, value_enum, value_name = "TYPE")]
+    b_kv: Option<KvName>,
+    /// How B reaches a context beyond the model's own.
+    #[arg(long, value_enum, value_name = "NAME")]
+    b_rope_scaling: Option<ScalingName>,
+    /// How many times B reaches the model's own context, with yarn.
+    #[arg(long, value_name = "F", value_parser = parse_scale)]
+    b_rope_scale: Option<f32>,
+}
+
+impl OtherDeviceArgs {
+    /// Whether anything is given.
+    pub(crate) fn is_given(&self) -> bool {
+        let Self { b_backend, b_threads, b_isa, b_activations, b_kv, .. } = self;
+        b_backend.is_some()
+            || b_threads.is_some()
+            || b_isa.is_some()
+            || b_activations.is_some()
+            || b_kv.is_some()
+            || self.b_rope_scaling.is_some()
+            || self.b_rope_scale.is_some()
+    }
+
+    /// The settings of B, where A has these.
+    pub(crate) fn after(&self, a: &DeviceArgs) -> DeviceArgs {
+        DeviceArgs {
+            backend: self.b_backend.unwrap_or(a.backend),
+            threads: self.b_threads.or(a.threads),
+            isa: self.b_isa.or(a.isa),
+            tiles: a.tiles,
+            activations: self.b_activations.unwrap_or(a.activations),
+            kv: self.b_kv.unwrap_or(a.kv),
+            rope_scaling: self.b_rope_scaling.unwrap_or(a.rope_scaling),
+            rope_scale: self.b_rope_scale.or(a.rope_scale),
+            chunk: a.chunk,
         }
     }
 }

@@ -48,6 +48,11 @@ impl TextArgs {
         }
     }
 
+    /// Whether the command line names a text.
+    pub(crate) fn is_given(&self) -> bool {
+        self.text.is_some() || self.prompt.is_some() || self.file.is_some()
+    }
+
     /// What becomes of control tokens in the text.
     pub(crate) fn special(&self) -> SpecialTokens {
         if self.no_special { SpecialTokens::AsText } else { SpecialTokens::Parse }

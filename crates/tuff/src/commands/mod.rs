@@ -1,12 +1,15 @@
 //! One module per command: its arguments as clap sees them, and what it does.
 
+pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod detokenize;
 pub(crate) mod draft_vocab;
 pub(crate) mod inspect;
+pub(crate) mod kld;
 pub(crate) mod logits;
 pub(crate) mod render;
+pub(crate) mod routes;
 pub(crate) mod run;
 pub(crate) mod tokenize;
 
@@ -28,5 +31,8 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Logits(args) => logits::run(&args),
         Command::DraftVocab(args) => draft_vocab::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Audit(args) => audit::run(&args),
+        Command::Kld(args) => kld::run(&args),
+        Command::Routes(args) => routes::run(&args),
     }
 }

@@ -144,3 +144,46 @@ pub(crate) fn write_tensor(name: &str, dims: &[u64], ty: TensorType, bytes: Vec<
     writer.tensor(name, dims, ty, bytes);
     writer.write(to).unwrap();
 }
+
+/// The fields of a JSON object that a page of the manual documents after `heading`, sorted, `a.b`
+/// for `b` inside `a`: what the table names in the first column, and what has a dot in the second.
+pub(crate) fn documented(page: &str, heading: &str) -> Vec<String> {
+    let manual = std::fs::read_to_string(root().join(page)).unwrap();
+    let (_, section) = manual.split_once(&format!("\n{heading}\n")).unwrap();
+    let (_, table) = section.split_once("| field |").unwrap();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let mut fields = Vec::new();
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').collect();
+        let quoted = |cell: usize| cells[cell].split('`').skip(1).step_by(2).map(str::to_owned);
+        fields.extend(quoted(1));
+        fields.extend(quoted(2).filter(|word| word.contains('.')));
+    }
+    fields.sort();
+    fields
+}
+
+/// Every path of fields in a JSON value, sorted; elements of an array are all as its first.
+pub(crate) fn paths(value: &Value) -> Vec<String> {
+    let mut all = Vec::new();
+    add_paths(value, "", &mut all);
+    all.sort();
+    all
+}
+
+fn add_paths(value: &Value, before: &str, all: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, inner) in fields {
+                let path =
+                    if before.is_empty() { name.clone() } else { format!("{before}.{name}") };
+                add_paths(inner, &path, all);
+                all.push(path);
+            }
+        }
+        Value::Array(items) => {
+            items.first().into_iter().for_each(|item| add_paths(item, before, all));
+        }
+        _ => {}
+    }
+}

@@ -149,8 +149,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         return Err(Error::Refused(advice.to_owned()));
     }
     let plan = Plan::new(args);
-    std::fs::create_dir_all(&args.output)
-        .map_err(|source| Error::output_folder(&args.output, source))?;
+    std::fs::create_dir_all(&args.output).map_err(Error::file("make the folder", &args.output))?;
     let file = match args.shapes {
         None => Some(args.model.open()?),
         Some(Shapes::FlashNext) => None,
@@ -250,9 +249,7 @@ fn summary(report: &Report, folder: &Path) -> String {
     let found = report.products.iter().flat_map(|product| &product.found);
     let better = found.clone().filter(|found| !found.tile.is_empty()).count();
     let measured = units::count(found.count(), "product");
-    let mut text = format!(
-        "{measured} measured; another tile is better for {better} of them.\n",
-    );
+    let mut text = format!("{measured} measured; another tile is better for {better} of them.\n",);
     for effect in &report.effects {
         text += &format!(
             "A window of {}: {:.2} ms with the built-in tiles, {:.2} ms with the table.\n",

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use cpu::Cpu;
 use engine::timed::Timed;
-use engine::{Engine, EngineConfig, Feed, Want, uniform};
+use engine::{Engine, Feed, Want, uniform};
 use kernels::Backend;
 use kernels::tiles::{TileTable, Tunable};
 use lab::audit::report::{Effect, PartTime, Product, Report, WindowProfile};
-use lab::audit::{Store, compare};
+use lab::audit::{Side, Store, compare};
 use model::Checkpoint;
 
 use super::Plan;
@@ -98,7 +98,10 @@ pub(super) fn effects(
             windows.run(rows)?;
             Ok(started.elapsed().as_secs_f64())
         };
-        let compared = compare(COMPARED, || timed(built_in), || timed(tuned))?;
+        let compared = compare(COMPARED, |side| match side {
+            Side::First => timed(built_in),
+            Side::Second => timed(tuned),
+        })?;
         effects.push(Effect {
             rows,
             before: compared.first,
@@ -132,7 +135,7 @@ impl<B: Backend> Windows<B> {
     ) -> Result<Self, Error> {
         let hp = &checkpoint.hp;
         let context = (BEFORE + 256 * most).min(hp.context);
-        let config = EngineConfig { ..device.config(context, hp.context) };
+        let config = device.config(context, hp.context);
         let engine = session::load(backend, checkpoint, config, plan.show)?;
         let id = |position| (uniform(1, position, 0) * hp.vocab as f64) as u32;
         let tokens = (0..context as u64).map(id).collect();

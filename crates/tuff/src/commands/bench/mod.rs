@@ -14,13 +14,11 @@ mod serving;
 mod single;
 mod spec;
 mod stats;
-mod table;
 mod text;
 
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args as ClapArgs, ValueEnum, value_parser};
-use cpu::Cpu;
 use engine::timed::{HostBackend, Timed};
 use kernels::reference::Reference;
 use model::Checkpoint;
@@ -32,7 +30,8 @@ use crate::progress::Show;
 use crate::{interrupt, session, terminal};
 use facts::{Facts, Machine};
 use measure::{Bench, Results};
-use plan::{Counts, Plan};
+use plan::Plan;
+pub(crate) use plan::{Counts, parse_counts};
 use serving::ServingArgs;
 use spec::{DraftArgs, SpecPlan};
 
@@ -70,18 +69,18 @@ pub(crate) enum Parts {
 pub(crate) struct Args {
     /// Prompts of so many tokens, computed in chunks; 0 leaves the test out. [default: 128,512; 0
     /// with --spec]
-    #[arg(short, long, value_name = "TOKENS,...", value_parser = plan::parse_counts)]
+    #[arg(short, long, value_name = "TOKENS,...", value_parser = parse_counts)]
     prompt: Option<Counts>,
     /// Decoding of so many tokens, one after the other; 0 leaves the test out. [default: 64; 0 with
     /// --spec]
-    #[arg(short = 'n', long, value_name = "TOKENS,...", value_parser = plan::parse_counts)]
+    #[arg(short = 'n', long, value_name = "TOKENS,...", value_parser = parse_counts)]
     decode: Option<Counts>,
     /// Windows of so many tokens with all their logits, as checking drafts needs them; 0 leaves
     /// the test out. [default: 1,2,3,4,8; 0 with --spec]
-    #[arg(long, value_name = "TOKENS,...", value_parser = plan::parse_counts)]
+    #[arg(long, value_name = "TOKENS,...", value_parser = parse_counts)]
     verify: Option<Counts>,
     /// Decoding of so many sequences at once, one token of each in every window.
-    #[arg(long, value_name = "SEQUENCES,...", value_parser = plan::parse_counts)]
+    #[arg(long, value_name = "SEQUENCES,...", value_parser = parse_counts)]
     slots: Option<Counts>,
     /// Tokens of text before those of decoding and verifying.
     #[arg(short, long, value_name = "TOKENS", default_value_t = 0)]
@@ -154,7 +153,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     };
     let (machine, measured) = match args.device.backend {
         BackendName::Cpu => {
-            let new = || Cpu::new(args.device.cpu_options());
+            let new = || args.device.new_cpu();
             (Machine::cpu(&new()), measure(new, args, &plan, &checkpoint)?)
         }
         BackendName::Reference => {

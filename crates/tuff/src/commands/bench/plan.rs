@@ -23,7 +23,7 @@ pub(crate) struct Counts(Vec<usize>);
 
 impl Counts {
     /// The counts, in the order given.
-    pub(super) fn to_vec(&self) -> Vec<usize> {
+    pub(crate) fn to_vec(&self) -> Vec<usize> {
         self.0.clone()
     }
 }

@@ -1,6 +1,5 @@
 //! `tuff bench --kernels`: single kernels by the cases that are also their parity tests.
 
-use cpu::Cpu;
 use kernels::Backend;
 use kernels::reference::Reference;
 use lab::report::{Report, heading};
@@ -29,8 +28,7 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
             cases::matching(&[]).first().map(OpCase::name).unwrap_or_default()
         )));
     }
-    let options = args.device.cpu_options();
-    let mut cpu = Cpu::new(options);
+    let mut cpu = args.device.new_cpu();
     let read = cpu.read_bandwidth().map_err(engine::Error::from)?.bytes_per_second / 1e9;
     let report = match args.device.backend {
         BackendName::Cpu => {

@@ -8,7 +8,7 @@ use super::limit;
 use super::measure::{Results, Sustained};
 use super::plan::{Kind, Plan};
 use super::stats::{self, Figures, Use};
-use super::table::{Side, table};
+use crate::table::{Side, table};
 use crate::units;
 
 /// Parts below this share of a window stand in one line together.

@@ -9,7 +9,6 @@ mod plan;
 mod report;
 
 use clap::Args as ClapArgs;
-use cpu::Cpu;
 use engine::EngineConfig;
 use kernels::Backend;
 use kernels::reference::Reference;
@@ -68,7 +67,7 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     let plan = RequestPlan::new(args, &drafts, (&file, &checkpoint))?;
     let (machine, results) = match args.device.backend {
         BackendName::Cpu => {
-            let cpu = Cpu::new(args.device.cpu_options());
+            let cpu = args.device.new_cpu();
             (Machine::cpu(&cpu), measure(cpu, args, &plan, &checkpoint)?)
         }
         BackendName::Reference => {

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::super::facts::Facts;
 use super::super::stats::{Spread, spread};
-use super::super::table::{Side, table};
 use super::super::text::{number, percent};
 use super::Results;
 use super::measure::{Answered, Turn};
 use super::plan::RequestPlan;
+use crate::table::{Side, table};
 use crate::units;
 
 /// The tables.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use engine::speculation::DepthStats;
 use model::tokenizer::SkipSpecial;
 
-use super::super::table::{Side, table};
 use super::super::text::{number, percent};
 use super::figures::{Adaptive, ModeFigures, TextFigures, figures, over_all};
 use super::measure::Results;
 use super::plan::SpecPlan;
+use crate::table::{Side, table};
 use crate::units;
 
 /// Characters of beginning and text that are shown.

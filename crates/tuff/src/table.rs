@@ -2,7 +2,7 @@
 
 /// Where the text of a column stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     /// Names.
     Left,
     /// Numbers.
@@ -10,7 +10,7 @@ pub(super) enum Side {
 }
 
 /// Lines of a table with these columns.
-pub(super) fn table(columns: &[(&str, Side)], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(columns: &[(&str, Side)], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         let longest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
