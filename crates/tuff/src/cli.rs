@@ -4,7 +4,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::{
-    bench, chat, detokenize, draft_vocab, inspect, logits, render, run, tokenize,
+    bench, chat, conversations, detokenize, draft_vocab, inspect, logits, render, run, tokenize,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Run(Box<run::Args>),
     /// Talk to a model, turn by turn.
     Chat(Box<chat::Args>),
+    /// List or delete the conversations that have a name.
+    Conversations(conversations::Args),
     /// Show what is in a model file, check it, or dump one of its tensors.
     Inspect(inspect::Args),
     /// Turn text into token ids.
@@ -77,7 +79,8 @@ impl Command {
             Command::Logits(args) => args.quiet,
             Command::DraftVocab(args) => args.is_quiet(),
             Command::Bench(args) => args.quiet,
-            Command::Inspect(_)
+            Command::Conversations(_)
+            | Command::Inspect(_)
             | Command::Tokenize(_)
             | Command::Detokenize(_)
             | Command::Render(_) => false,
