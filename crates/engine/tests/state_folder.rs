@@ -7,7 +7,7 @@ use common::*;
 use cpu::{Cpu, Isa};
 use engine::cache::{FromFolder, Mark, Owner, Saved, StateCache, StateFolder};
 use engine::speculation::Head;
-use engine::{DraftStep, Engine, EngineConfig, NormExtent, PIECE_TOKENS, Want};
+use engine::{DraftStep, Engine, EngineConfig, Feed, NormExtent, PIECE_TOKENS, Want};
 use gguf::Gguf;
 use kernels::KvType;
 use model::Checkpoint;
@@ -88,6 +88,16 @@ fn files(path: &Path, ending: &str) -> Vec<PathBuf> {
     paths
 }
 
+/// A copy of a folder.
+fn copy(from: &Path, name: &str) -> PathBuf {
+    let to = folder(name);
+    std::fs::create_dir_all(&to).unwrap();
+    for file in files(from, "") {
+        std::fs::copy(&file, to.join(file.file_name().unwrap())).unwrap();
+    }
+    to
+}
+
 fn total(path: &Path) -> u64 {
     files(path, "").iter().map(|path| path.metadata().unwrap().len()).sum()
 }
@@ -98,7 +108,7 @@ fn tokens(count: usize, salt: u32) -> Vec<u32> {
 }
 
 #[test]
-fn fault_058_fault_059_a_state_outlives_the_program() {
+fn fault_058_fault_059_fault_065_a_state_outlives_the_program() {
     let path = folder("outlives");
     let mut store = open(&path);
     let text = prompt("tiny-f32", "long");
@@ -257,15 +267,63 @@ fn a_state_from_the_cache_in_memory_is_saved_where_the_slot_went_astray() {
 fn pieces_without_the_drafting_block_s_rows_are_replaced_by_those_with() {
     let path = folder("rows");
     let text = tokens(230, 1);
+    let counts = || (files(&path, ".piece").len(), files(&path, ".full.piece").len());
+    // Nobody drafts in the middle: behind that, rows follow from more than the tokens.
+    let with_gap = |engine: &mut Engine<Cpu>| {
+        engine.reset(0).unwrap();
+        engine.prefill(0, &text[..100], Want::Nothing).unwrap();
+        for token in &text[100..140] {
+            engine.forward(&[Feed::new(0, &[*token], Want::Last)]).unwrap();
+        }
+        engine.prefill(0, &text[140..200], Want::Nothing).unwrap();
+    };
     let mut engine = drafting_engine();
-    save(&mut engine, &mut open(&path), "x", &text[..200]);
-    let pieces = files(&path, ".piece");
-    let full = pieces.iter().filter(|p| p.to_str().unwrap().ends_with(".full.piece")).count();
-    assert_eq!((pieces.len(), full), (3, 3));
-    let expected = cold(&mut engine, &text[..200]);
-    let mut engine = drafting_engine();
+    with_gap(&mut engine);
+    save(&mut engine, &mut open(&path), "gap", &text[..200]);
+    assert_eq!(counts(), (3, 1));
+    with_gap(&mut engine);
+    let expected = future(&mut engine);
     assert_eq!(recall(&mut engine, &mut open(&path), &text), found(200));
     assert!(future(&mut engine) == expected);
+
+    engine.reset(0).unwrap();
+    save(&mut engine, &mut open(&path), "whole", &text[..200]);
+    assert_eq!(counts(), (3, 3));
+    let whole = cold(&mut engine, &text[..200]);
+    // The state with the gap goes on with the better pieces; so does the other.
+    for (gone, expected) in [("whole", expected), ("gap", whole)] {
+        let path = copy(&path, gone);
+        open(&path).forget(Owner::named(gone)).unwrap();
+        let mut engine = drafting_engine();
+        assert_eq!(recall(&mut engine, &mut open(&path), &text), found(200));
+        assert!(future(&mut engine) == expected, "{gone}");
+    }
+}
+
+#[test]
+fn programs_share_a_folder() {
+    let path = folder("shared");
+    let mut engine = plain_engine();
+    save(&mut engine, &mut open(&path), "first", &tokens(140, 9));
+    let budget = total(&path) * 5 / 2;
+    std::thread::scope(|scope| {
+        for salt in 0..3 {
+            let path = &path;
+            scope.spawn(move || {
+                let mut engine = plain_engine();
+                let mut store = StateFolder::open(path, "a", budget).unwrap();
+                for round in 0..8 {
+                    let text = tokens(140, salt * 2 + round % 2);
+                    save(&mut engine, &mut store, &salt.to_string(), &text);
+                    let longer = [&text[..], &[1]].concat();
+                    let found = recall(&mut engine, &mut store, &longer);
+                    // Another may have taken its room meanwhile.
+                    assert!(found.ignored.is_empty(), "{found:?}");
+                }
+            });
+        }
+    });
+    assert!(total(&path) <= budget);
 }
 
 #[test]

@@ -6,9 +6,10 @@ mod common;
 
 use common::*;
 
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 10] = [
     "run",
     "chat",
+    "conversations",
     "inspect",
     "tokenize",
     "detokenize",

@@ -136,7 +136,7 @@ fn conversations_are_listed_and_deleted() {
     assert!(states(folder.path()).len() < before && !states(folder.path()).is_empty());
     assert!(list("delete b").fails(4).contains("no conversation"));
     list("delete c").ok();
-    tuff(["conversations", "delete", "a b", "--conversations", path]).ok();
+    tuff(["conversations", "--conversations", path, "delete", "a b"]).ok();
     assert!(states(folder.path()).is_empty() && list("").ok().is_empty());
     assert_eq!(tuff(["conversations", "delete", "../x", "--conversations", path]).code, 2);
 }

@@ -18,7 +18,7 @@ Examples:
 
 /// Arguments of `tuff conversations`.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Option<Action>,
@@ -59,9 +59,9 @@ struct DeleteArgs {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     match &args.action {
         None => list(&args.folder.folder()?),
-        Some(Action::List(list_args)) => list(&list_args.folder.folder()?),
+        Some(Action::List(inner)) => list(&inner.folder.or(&args.folder).folder()?),
         Some(Action::Delete(delete)) => {
-            let folder = delete.folder.folder()?;
+            let folder = delete.folder.or(&args.folder).folder()?;
             delete.names.iter().try_for_each(|name| folder.delete(name))
         }
     }

@@ -50,6 +50,11 @@ pub(crate) struct Entry {
 }
 
 impl FolderArg {
+    /// This one, or another where it names none: the option may stand before a subcommand.
+    pub(crate) fn or(&self, other: &FolderArg) -> FolderArg {
+        FolderArg { conversations: self.conversations.clone().or(other.conversations.clone()) }
+    }
+
     /// The folder that was named, or that of the user.
     ///
     /// # Errors

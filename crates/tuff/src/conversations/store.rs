@@ -130,11 +130,21 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 fn lock(folder: &Path, name: &Name) -> Result<File, TryLockError> {
     let folder = folder.join("locks");
     let open = || {
-        fs::create_dir_all(&folder)?;
-        File::options().create(true).append(true).open(folder.join(format!("{name}.lock")))
+        make_private(&folder)?;
+        // Windows locks nothing that is open for appending only.
+        let mut options = File::options();
+        options.read(true).append(true).create(true).open(folder.join(format!("{name}.lock")))
     };
     let file = open().map_err(TryLockError::Error)?;
     file.try_lock().map(|()| file)
+}
+
+/// Makes a folder and those above it as far as they are missing, which others cannot look into.
+fn make_private(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
 }
 
 /// Makes a new name last. Only Unix lets a folder be opened for it.

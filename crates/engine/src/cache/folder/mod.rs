@@ -92,6 +92,9 @@ trait Source {
     fn piece(&mut self, index: usize, to: &mut Encoder) -> Result<(), Error>;
 }
 
+/// Whether a state can be used, and its tokens.
+type Check<'a> = dyn Fn(&[Piece], &Snapshot) -> Result<Vec<u32>, Error> + 'a;
+
 /// What was found for a text.
 #[derive(Debug, Default)]
 struct Found {
@@ -159,6 +162,21 @@ impl StateFolder {
         let _lock = self.lock_alone().map_err(&io)?;
         Files::remove_unfinished(&self.path).map_err(&io)?;
         let mut files = Files::list(&self.path, Depth::Headers).map_err(&io)?;
+        let saved = self.put_into(&mut files, (context, owner), source);
+        if !matches!(saved, Ok(Saved::Written { .. } | Saved::Known { .. })) {
+            // Pieces of what could not be saved; the reason for that is told, not this.
+            let _ = files.sweep(&HashSet::new());
+        }
+        saved
+    }
+
+    fn put_into(
+        &mut self,
+        files: &mut Files,
+        (context, owner): (u64, Owner),
+        source: &mut dyn Source,
+    ) -> Result<Saved, FolderError> {
+        let io = self.io();
         let tokens = source.tokens();
         let prints = Prints::of(&tokens);
         let text = Text { context, tokens: prints.all };
@@ -175,8 +193,7 @@ impl StateFolder {
         let mut state = file::begin_state(context, &header);
         source.snapshot(&mut state)?;
         let state = file::finish(state).0;
-        let Some(bytes) = self.put_pieces(&mut files, (context, &prints), source, state.len())?
-        else {
+        let Some(bytes) = self.put_pieces(files, (context, &prints), source, state.len())? else {
             return Ok(Saved::NoRoom);
         };
         let keep = prints.texts(context);
@@ -229,6 +246,9 @@ impl StateFolder {
             }
             file::write(&self.path.join(name.to_string()), &piece).map_err(&io)?;
             files.add_piece(name, bytes);
+            if let Name::FullPiece(text) = name {
+                files.remove_piece(Name::Piece(text)).map_err(&io)?;
+            }
             written += bytes;
         }
         Ok(Some(written))
@@ -240,7 +260,7 @@ impl StateFolder {
         &mut self,
         context: u64,
         (prompt, least): (&[u32], usize),
-        check: &dyn Fn(&[Piece], &Snapshot) -> Result<Vec<u32>, Error>,
+        check: &Check<'_>,
     ) -> io::Result<Found> {
         let _lock = self.lock_shared();
         let files = Files::list(&self.path, Depth::Names)?;
@@ -304,7 +324,9 @@ impl StateFolder {
     }
 
     fn lock_alone(&self) -> io::Result<File> {
-        let lock = File::options().create(true).append(true).open(self.path.join(LOCK))?;
+        // Windows locks nothing that is open for appending only.
+        let mut options = File::options();
+        let lock = options.read(true).append(true).create(true).open(self.path.join(LOCK))?;
         lock.lock()?;
         Ok(lock)
     }

@@ -108,7 +108,7 @@ impl Files {
         self.pieces.insert(name, bytes);
     }
 
-    /// Removes a piece.
+    /// Removes a piece, if it is there.
     pub(super) fn remove_piece(&mut self, name: Name) -> io::Result<()> {
         self.remove(name)?;
         self.pieces.remove(&name);

@@ -31,7 +31,6 @@ Examples:
   tuff chat --system \"Answer in French.\" --think hide
   tuff chat --conversation holiday                  goes on with what was said in it before
   echo \"What is 2 + 2?\" | tuff chat --think off --quiet
-  tuff chat --reasoning-effort low --seed 1 --spec off    without drafts: the same, but slower
 
 At the prompt, Ctrl-D or pressing Ctrl-C twice leaves; during an answer Ctrl-C stops only that. When
 standard input is not a terminal, each of its lines is one message and no prompt is shown.";

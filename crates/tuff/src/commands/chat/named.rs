@@ -137,7 +137,7 @@ impl Named {
             Ok(Saved::Nothing) => {}
             Ok(Saved::NoRoom) => {
                 let budget = units::bytes(states.budget());
-                self.tell_states(&format!("it takes more than {budget}; raise --disk-cache"));
+                self.tell_states(&format!("this one takes more than {budget}; raise --disk-cache"));
             }
             Err(error) => self.tell_states(&error.to_string()),
         }
