@@ -212,6 +212,8 @@ fn fault_061_cut_and_damaged_files_are_ignored_and_replaced() {
     std::fs::remove_file(&all[1]).unwrap();
     let result = recall(&mut engine, &mut open(&path), &longer);
     assert!(result.tokens == 0 && result.ignored[0].contains("not there"), "{result:?}");
+    assert!(matches!(save(&mut engine, &mut open(&path), "x", &text), Saved::Written { .. }));
+    assert_eq!(recall(&mut engine, &mut open(&path), &longer), found(text.len()));
 }
 
 #[test]

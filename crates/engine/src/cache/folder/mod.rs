@@ -182,7 +182,9 @@ impl StateFolder {
         let text = Text { context, tokens: prints.all };
         let name = Name::State(text, owner);
         let tokens = tokens.len();
-        if self.unusable.remove(&name) {
+        let keep = prints.texts(context);
+        let whole = keep.iter().all(|text| files.piece_name(*text).is_some());
+        if self.unusable.remove(&name) || !whole {
             files.remove_states(|state| (state.text, state.owner) == (text, owner)).map_err(&io)?;
         }
         if files.has_state(text, owner) {
@@ -196,7 +198,6 @@ impl StateFolder {
         let Some(bytes) = self.put_pieces(files, (context, &prints), source, state.len())? else {
             return Ok(Saved::NoRoom);
         };
-        let keep = prints.texts(context);
         if !files.make_room((state.len() as u64, self.budget), &keep).map_err(&io)? {
             return Ok(Saved::NoRoom);
         }
@@ -272,7 +273,7 @@ impl StateFolder {
         let mut found = Found::default();
         for end in ends(prompt, &saved).into_iter().rev().filter(|(len, _)| *len > least) {
             for &name in saved.get(&end.1).into_iter().flatten() {
-                let usable = self.read(&files, (name, context)).and_then(|state| {
+                let usable = self.read(&files, (name, context), end.0).and_then(|state| {
                     let tokens = check(&state.0, &state.1).map_err(|error| error.to_string())?;
                     if tokens == prompt[..end.0] { Ok(state) } else { Err(OTHER.to_owned()) }
                 });
@@ -295,14 +296,19 @@ impl StateFolder {
         Ok(found)
     }
 
-    /// A state with its pieces, or why there is none.
+    /// A state of `len` tokens with its pieces, or why there is none.
     fn read(
         &mut self,
         files: &Files,
         (name, context): (Name, u64),
+        len: usize,
     ) -> Result<(Vec<Piece>, Snapshot), String> {
         let expected = Expected { context, most: self.budget };
         let (header, snapshot) = file::read_state(&self.path.join(name.to_string()), expected)?;
+        // Not more is read than such a text has.
+        if header.len != len || header.pieces.len() != len / PIECE_TOKENS {
+            return Err(OTHER.to_owned());
+        }
         let mut pieces = Vec::new();
         for tokens in header.pieces {
             let name = files.piece_name(Text { context, tokens });
