@@ -3,7 +3,7 @@
 use model::Checkpoint;
 
 /// FNV-1a over 64 bits. Nothing relies on it against somebody who wants a collision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
@@ -18,6 +18,10 @@ impl Fingerprint {
 
     pub(crate) fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(u64::from_le_bytes(bytes))
+    }
+
+    pub(crate) fn number(self) -> u64 {
+        self.0
     }
 
     pub(crate) fn add(&mut self, bytes: &[u8]) {

@@ -1,5 +1,7 @@
 //! Sequence states: what each slot has seen, and the layer states that follow from it.
 
+use crate::fingerprint::Fingerprint;
+use crate::snapshot::PIECE_TOKENS;
 use crate::weights::{Mixer, Weights};
 use crate::{EngineConfig, Error};
 use kernels::{Backend, Commit, Run};
@@ -22,6 +24,8 @@ pub(crate) struct Slots<B: Backend> {
 struct Sequence {
     /// Its tokens; ids are looked up here by position.
     tokens: Vec<u32>,
+    /// Of all tokens up to the end of each whole piece, as far as they were asked for.
+    prints: Vec<Fingerprint>,
     /// Tokens of a deferred feed that nothing was decided about yet.
     on_trial: Vec<u32>,
     /// How many of `tokens`, the last ones, the recurrent states do not include yet.
@@ -66,6 +70,21 @@ impl<B: Backend> Slots<B> {
     /// Tokens that `slot` has processed.
     pub(crate) fn tokens(&self, slot: usize) -> &[u32] {
         &self.sequences[slot].tokens
+    }
+
+    /// The fingerprint of the first `len` tokens of `slot`. Pieces are hashed once.
+    pub(crate) fn print(&mut self, slot: usize, len: usize) -> Fingerprint {
+        let Sequence { tokens, prints, .. } = &mut self.sequences[slot];
+        let whole = len / PIECE_TOKENS;
+        for piece in tokens[..len].chunks_exact(PIECE_TOKENS).skip(prints.len()) {
+            let mut print = prints.last().copied().unwrap_or(Fingerprint::new());
+            print.add_tokens(piece);
+            prints.push(print);
+        }
+        let last = whole.checked_sub(1).map(|index| prints[index]);
+        let mut print = last.unwrap_or(Fingerprint::new());
+        print.add_tokens(&tokens[whole * PIECE_TOKENS..len]);
+        print
     }
 
     /// The run of the next `len` tokens of `slot`, at row `first_row`.
@@ -154,6 +173,7 @@ impl<B: Backend> Slots<B> {
         }
         let sequence = &mut self.sequences[slot];
         sequence.tokens.clear();
+        sequence.prints.clear();
         sequence.on_trial.clear();
         (sequence.replay, sequence.broken) = (0, false);
     }

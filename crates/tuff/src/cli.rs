@@ -4,8 +4,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::{
-    audit, bench, chat, detokenize, draft_vocab, inspect, kld, logits, render, routes, run,
-    tokenize,
+    audit, bench, chat, conversations, detokenize, draft_vocab, inspect, kld, logits, render,
+    routes, run, tokenize,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Run(Box<run::Args>),
     /// Talk to a model, turn by turn.
     Chat(Box<chat::Args>),
+    /// List or delete the conversations that have a name.
+    Conversations(conversations::Args),
     /// Show what is in a model file, check it, or dump one of its tensors.
     Inspect(inspect::Args),
     /// Turn text into token ids.
@@ -87,7 +89,8 @@ impl Command {
             Command::Audit(args) => args.quiet,
             Command::Kld(args) => args.quiet,
             Command::Routes(args) => args.quiet,
-            Command::Inspect(_)
+            Command::Conversations(_)
+            | Command::Inspect(_)
             | Command::Tokenize(_)
             | Command::Detokenize(_)
             | Command::Render(_) => false,

@@ -9,6 +9,7 @@
 mod args;
 mod cli;
 mod commands;
+mod conversations;
 mod draft_vocab_file;
 mod error;
 mod ids;

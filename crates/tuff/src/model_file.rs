@@ -1,7 +1,9 @@
 //! Finding and opening the model file, and the parts of it that need no engine.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use gguf::Gguf;
 use model::Checkpoint;
@@ -46,6 +48,22 @@ impl ModelFile {
     /// The file's name without folders, for greetings.
     pub(crate) fn name(&self) -> String {
         self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned()
+    }
+
+    /// What changes when the file does: for each part its size and the time of its last change,
+    /// and a checksum of the chat template.
+    pub(crate) fn fingerprint(&self) -> String {
+        let part = |path: &PathBuf| {
+            let found = fs::metadata(path).ok();
+            let changed = found.as_ref().and_then(|found| found.modified().ok());
+            let age = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            let bytes = found.map_or(0, |found| found.len());
+            format!("{bytes}@{}", age.unwrap_or_default().as_nanos())
+        };
+        let parts: Vec<String> = self.gguf.parts().iter().map(part).collect();
+        let template = self.gguf.metadata().get_str(TEMPLATE_KEY).ok().flatten();
+        let sum = crc32fast::hash(template.unwrap_or_default().as_bytes());
+        format!("{} template {sum:08x}", parts.join(" "))
     }
 
     /// The tokenizer.

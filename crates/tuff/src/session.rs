@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use cpu::Cpu;
-use engine::cache::Keep;
+use engine::cache::{FolderError, FromFolder, Keep, Owner, Saved, StateCache, StateFolder};
 use engine::speculation::{Drafter, SpecMode};
 use engine::{Engine, EngineConfig, Event, Feed, Generator, Request, Summary};
 use kernels::Backend;
@@ -135,6 +135,40 @@ impl Session {
             }
         };
         Ok(summary?)
+    }
+}
+
+/// States on disk.
+impl Session {
+    /// Fetches the longest saved beginning of a prompt; see [`Engine::recall_saved`].
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub(crate) fn recall_saved(
+        &mut self,
+        folder: &mut StateFolder,
+        prompt: &[u32],
+    ) -> Result<FromFolder, FolderError> {
+        match self {
+            Session::Cpu(engine, _) => engine.recall_saved(SLOT, folder, prompt),
+            Session::Reference(engine, _) => engine.recall_saved(SLOT, folder, prompt),
+        }
+    }
+
+    /// Saves the state that a text goes on from; see [`Engine::save_for`].
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub(crate) fn save_for(
+        &mut self,
+        to: (&mut StateFolder, Owner),
+        next: &[u32],
+        cache: Option<&mut StateCache>,
+    ) -> Result<Saved, FolderError> {
+        match self {
+            Session::Cpu(engine, _) => engine.save_for(SLOT, to, next, cache),
+            Session::Reference(engine, _) => engine.save_for(SLOT, to, next, cache),
+        }
     }
 }
 

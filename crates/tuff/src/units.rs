@@ -5,6 +5,31 @@ pub(crate) fn bytes(count: u64) -> String {
     scaled(count, &["B", "kB", "MB", "GB", "TB", "PB", "EB"])
 }
 
+/// Reads a number of bytes with its unit: `4GiB`, `500 MB`, `0`. K, M, G and T alone are binary.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let advice = "write a number and a unit, as in 4GiB or 500MB; 0 is none";
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().map_err(|_| advice.to_owned())?;
+    let factor = match text[end..].trim().to_ascii_lowercase().as_str() {
+        "" if number == 0.0 => 1.0,
+        "b" => 1.0,
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "tb" => 1e12,
+        "k" | "kib" => (1u64 << 10) as f64,
+        "m" | "mib" => (1u64 << 20) as f64,
+        "g" | "gib" => (1u64 << 30) as f64,
+        "t" | "tib" => (1u64 << 40) as f64,
+        _ => return Err(advice.to_owned()),
+    };
+    Ok((number * factor) as u64)
+}
+
 /// A count of weights: `41.5 M`.
 pub(crate) fn weights(count: u64) -> String {
     scaled(count, &["", "thousand", "M", "B", "T", "thousand T", "M T"]).trim_end().to_owned()
@@ -69,6 +94,24 @@ mod tests {
         }
         assert_eq!(weights(41_450_000), "41.5 M");
         assert_eq!(weights(12), "12");
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_unit() {
+        let cases = [
+            ("0", 0),
+            ("4GiB", 4 << 30),
+            ("4g", 4 << 30),
+            ("500 MB", 500_000_000),
+            ("1.5k", 1536),
+            ("12B", 12),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "4", "GiB", "-1GiB", "4XiB", "1.2.3k", "\u{664}k", "1 0k"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
     }
 
     #[test]

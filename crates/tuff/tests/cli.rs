@@ -6,9 +6,10 @@ mod common;
 
 use common::*;
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 13] = [
     "run",
     "chat",
+    "conversations",
     "inspect",
     "tokenize",
     "detokenize",
@@ -16,6 +17,7 @@ const COMMANDS: [&str; 11] = [
     "logits",
     "draft-vocab build",
     "bench",
+    "audit",
     "kld",
     "routes",
 ];

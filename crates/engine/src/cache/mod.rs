@@ -16,7 +16,7 @@ mod tree;
 use crate::{PIECE_TOKENS, Piece, Snapshot};
 use std::sync::Arc;
 
-pub use folder::{Loaded, StateFolder};
+pub use folder::{FolderError, FromFolder, Owner, Saved, StateFolder};
 pub use points::Keep;
 pub(crate) use points::points;
 pub use slot::Recalled;

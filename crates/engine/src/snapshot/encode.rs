@@ -6,8 +6,13 @@
 use super::{Identity, Piece, Snapshot};
 use crate::fingerprint::Fingerprint;
 use crate::mtp::MtpSnapshot;
+use kernels::KvType;
 use kernels::gdn::GdnSlot;
-use kernels::host::KvSlot;
+use kernels::host::{KvRows, KvSlot};
+use quant::decode_row;
+
+/// Types of keys and values, the narrowest first; one past them stands for f32.
+const NARROW: [KvType; 2] = [KvType::Q8_0, KvType::F16];
 
 /// Bytes in the making.
 #[derive(Debug, Default)]
@@ -16,6 +21,11 @@ pub(crate) struct Encoder(pub(crate) Vec<u8>);
 impl Encoder {
     pub(crate) fn number(&mut self, number: usize) {
         self.0.extend_from_slice(&(number as u64).to_le_bytes());
+    }
+
+    /// A fingerprint.
+    pub(crate) fn print(&mut self, print: u64) {
+        self.0.extend_from_slice(&print.to_le_bytes());
     }
 
     pub(crate) fn tokens(&mut self, tokens: &[u32]) {
@@ -33,8 +43,40 @@ impl Encoder {
         self.number(number.map_or(0, |number| number + 1));
     }
 
+    /// Keys and values come out of the cache's type, which takes less than f32.
     pub(crate) fn rows(&mut self, rows: &KvSlot) {
-        [&rows.k, &rows.v, &rows.index, &rows.blocks].iter().for_each(|part| self.values(part));
+        [&rows.k, &rows.v].iter().for_each(|part| self.narrow(part));
+        [&rows.index, &rows.blocks].iter().for_each(|part| self.values(part));
+    }
+
+    /// Values in the narrowest type that gives back the same bits.
+    fn narrow(&mut self, values: &[f32]) {
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        let narrowed = NARROW.iter().enumerate().find_map(|(number, &ty)| {
+            let mut rows = KvRows::new(ty, ty.block());
+            if !values.len().is_multiple_of(ty.block()) {
+                return None;
+            }
+            // A sample first: most types are the wrong one from the beginning.
+            let sample = &values[..values.len().min(4 * ty.block())];
+            rows.append(sample);
+            if bits(&rows.decode()) != bits(sample) {
+                return None;
+            }
+            rows.append(&values[sample.len()..]);
+            (bits(&rows.decode()) == bits(values)).then_some((number, rows))
+        });
+        match narrowed {
+            Some((number, rows)) => {
+                self.number(number);
+                self.number(values.len());
+                self.0.extend_from_slice(rows.bytes());
+            }
+            None => {
+                self.number(NARROW.len());
+                self.values(values);
+            }
+        }
     }
 
     fn identity(&mut self, identity: Identity) {
@@ -84,6 +126,11 @@ impl Decoder<'_> {
         usize::try_from(u64::from_le_bytes(bytes)).ok()
     }
 
+    /// A fingerprint.
+    pub(crate) fn print(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
     pub(crate) fn option(&mut self) -> Option<Option<usize>> {
         Some(self.number()?.checked_sub(1))
     }
@@ -106,8 +153,21 @@ impl Decoder<'_> {
         Some(self.words()?.map(f32::from_le_bytes).collect())
     }
 
+    fn narrow(&mut self) -> Option<Vec<f32>> {
+        let number = self.number()?;
+        let Some(ty) = NARROW.get(number) else {
+            return if number == NARROW.len() { self.values() } else { None };
+        };
+        let count = self.number()?;
+        let blocks = count.checked_div(ty.block()).filter(|blocks| blocks * ty.block() == count)?;
+        let bytes = self.take(blocks.checked_mul(ty.bytes(ty.block()))?)?;
+        let mut values = vec![0.0; count];
+        decode_row(ty.tensor_type(), bytes, &mut values).ok()?;
+        Some(values)
+    }
+
     pub(crate) fn rows(&mut self) -> Option<KvSlot> {
-        let (k, v) = (self.values()?, self.values()?);
+        let (k, v) = (self.narrow()?, self.narrow()?);
         Some(KvSlot { k, v, index: self.values()?, blocks: self.values()? })
     }
 

@@ -86,11 +86,9 @@ impl Snapshot {
         self.len / PIECE_TOKENS
     }
 
-    /// A name for its file: the same for the same tokens of the same model.
-    pub(crate) fn name(&self) -> String {
-        let Identity { model, tokens } = self.identity;
-        let hex = |print: Fingerprint| format!("{:016x}", u64::from_le_bytes(print.to_bytes()));
-        format!("{}-{}", hex(model), hex(tokens))
+    /// Its tokens behind the last whole piece.
+    pub(crate) fn tail_tokens(&self) -> &[u32] {
+        &self.tail.tokens
     }
 
     /// Bytes that it takes.

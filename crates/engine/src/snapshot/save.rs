@@ -1,7 +1,6 @@
 //! Taking pieces and snapshots of a slot.
 
 use super::{Identity, PIECE_TOKENS, Piece, Snapshot};
-use crate::fingerprint::Fingerprint;
 use crate::mtp::rows_of;
 use crate::slots::LayerState;
 use crate::weights::Mixer;
@@ -83,10 +82,8 @@ impl<B: Backend> Engine<B> {
         Piece { identity, tokens, layers, mtp: None }
     }
 
-    fn identity(&self, slot: usize, len: usize) -> Identity {
-        let mut tokens = Fingerprint::new();
-        tokens.add_tokens(&self.slots.tokens(slot)[..len]);
-        Identity { model: self.fingerprint, tokens }
+    fn identity(&mut self, slot: usize, len: usize) -> Identity {
+        Identity { model: self.fingerprint, tokens: self.slots.print(slot, len) }
     }
 }
 

@@ -155,6 +155,17 @@ impl DeviceArgs {
         }
     }
 
+    /// In words, what decides about a state's bits and lies outside the engine's own sizes.
+    pub(crate) fn arithmetic(&self) -> String {
+        match self.backend {
+            BackendName::Cpu => {
+                let CpuOptions { isa, activations, .. } = self.cpu_options();
+                format!("cpu {} {activations:?}", isa.name())
+            }
+            BackendName::Reference => "reference".to_owned(),
+        }
+    }
+
     /// Sizes of an engine for one sequence of up to `context` tokens and a model that was made for
     /// `model_context`.
     pub(crate) fn config(&self, context: usize, model_context: usize) -> EngineConfig {

@@ -55,6 +55,11 @@ pub(crate) struct SamplingArgs {
 }
 
 impl SamplingArgs {
+    /// Whether the seed was given.
+    pub(crate) fn has_seed(&self) -> bool {
+        self.seed.is_some()
+    }
+
     /// The settings for a model.
     ///
     /// # Errors

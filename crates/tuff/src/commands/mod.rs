@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod chat;
+pub(crate) mod conversations;
 pub(crate) mod detokenize;
 pub(crate) mod draft_vocab;
 pub(crate) mod inspect;
@@ -24,6 +25,7 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Chat(args) => chat::run(&args),
+        Command::Conversations(args) => conversations::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Detokenize(args) => detokenize::run(&args),

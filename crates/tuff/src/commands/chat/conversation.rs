@@ -5,6 +5,7 @@ use model::tokenizer::Tokenizer;
 use serde_json::{Map, Value, json};
 
 use super::Think;
+use crate::conversations::Turn;
 use crate::error::Error;
 
 /// A conversation with everything that is needed to render it.
@@ -18,7 +19,7 @@ pub(crate) struct Conversation {
     /// The variable `reasoning_effort`.
     pub(crate) reasoning_effort: Option<String>,
     /// User and assistant in turn.
-    turns: Vec<Value>,
+    turns: Vec<Turn>,
 }
 
 impl Conversation {
@@ -34,37 +35,39 @@ impl Conversation {
     /// # Errors
     /// [`Error::Template`].
     pub(crate) fn check(&self, think: Think) -> Result<(), Error> {
-        let turns = [json!({"role": "user", "content": "Hello"})];
-        self.render(&turns, think).map(drop)
+        self.render(&[Turn::user("Hello")], think).map(drop)
     }
 
     /// Adds a message of the user.
     pub(crate) fn add_user(&mut self, text: &str) {
-        self.turns.push(json!({"role": "user", "content": text}));
+        self.turns.push(Turn::user(text));
     }
 
     /// Adds an answer. The template decides what later prompts hold of the reasoning.
     pub(crate) fn add_assistant(&mut self, reasoning: &str, content: &str) {
-        let answer =
-            json!({"role": "assistant", "reasoning_content": reasoning, "content": content});
-        self.turns.push(answer);
+        let (reasoning_content, content) = (reasoning.to_owned(), content.to_owned());
+        self.turns.push(Turn::Assistant { reasoning_content, content });
     }
 
     /// Takes the last message back if the user wrote it.
     pub(crate) fn take_back_user(&mut self) {
-        self.take_back("user");
+        self.turns.pop_if(|turn| matches!(turn, Turn::User { .. }));
     }
 
     /// Takes the last answer back; false if there is none.
     pub(crate) fn take_back_answer(&mut self) -> bool {
-        self.take_back("assistant");
-        self.turns.last().is_some_and(|turn| turn["role"] == "user")
+        self.turns.pop_if(|turn| matches!(turn, Turn::Assistant { .. }));
+        matches!(self.turns.last(), Some(Turn::User { .. }))
     }
 
-    fn take_back(&mut self, role: &str) {
-        if self.turns.last().is_some_and(|turn| turn["role"] == role) {
-            self.turns.pop();
-        }
+    /// What was said.
+    pub(crate) fn turns(&self) -> &[Turn] {
+        &self.turns
+    }
+
+    /// Goes on from these turns.
+    pub(crate) fn set_turns(&mut self, turns: Vec<Turn>) {
+        self.turns = turns;
     }
 
     /// Forgets all turns; the system message stays.
@@ -81,15 +84,25 @@ impl Conversation {
         self.render(&self.turns, think)
     }
 
+    /// A prompt that the conversation may go on with: as any other, up to what the user will say.
+    ///
+    /// # Errors
+    /// [`Error::Template`].
+    pub(crate) fn next_prompt(&self, think: Think) -> Result<Vec<u32>, Error> {
+        let mut turns = self.turns.clone();
+        turns.push(Turn::user("Hello"));
+        self.render(&turns, think)
+    }
+
     /// Positions in a prompt behind the token that ends a message, rising.
     pub(crate) fn message_ends(&self, prompt: &[u32]) -> Vec<usize> {
         let ends = prompt.iter().zip(1..).filter(|(token, _)| self.tokenizer.is_eog(**token));
         ends.map(|(_, end)| end).collect()
     }
 
-    fn render(&self, turns: &[Value], think: Think) -> Result<Vec<u32>, Error> {
+    fn render(&self, turns: &[Turn], think: Think) -> Result<Vec<u32>, Error> {
         let system = self.system.iter().map(|text| json!({"role": "system", "content": text}));
-        let messages: Vec<Value> = system.chain(turns.iter().cloned()).collect();
+        let messages: Vec<Value> = system.chain(turns.iter().map(message)).collect();
         let mut kwargs = Map::new();
         kwargs.insert("enable_thinking".to_owned(), Value::Bool(think != Think::Off));
         if let Some(effort) = &self.reasoning_effort {
@@ -98,5 +111,15 @@ impl Conversation {
         let input =
             RenderInput { messages: &messages, tools: None, kwargs, add_generation_prompt: true };
         self.template.render_tokens(&input, &self.tokenizer).map_err(Error::Template)
+    }
+}
+
+/// A turn as templates know it.
+fn message(turn: &Turn) -> Value {
+    match turn {
+        Turn::User { content } => json!({"role": "user", "content": content}),
+        Turn::Assistant { reasoning_content, content } => json!({
+            "role": "assistant", "reasoning_content": reasoning_content, "content": content
+        }),
     }
 }

@@ -10,6 +10,7 @@ use super::Think;
 use super::answer::Answer;
 use super::command::{HELP, Line};
 use super::conversation::Conversation;
+use super::named::{Greeting, Named};
 use crate::error::Error;
 use crate::progress::Show;
 use crate::session::Session;
@@ -54,6 +55,8 @@ pub(crate) struct Talk {
     /// States of what was said before.
     cache: StateCache,
     conversation: Conversation,
+    /// Where it is kept, if it has a name.
+    named: Option<Named>,
     settings: Settings,
     partner: Partner,
     /// The last answer: how it went, and tokens in the context after it.
@@ -65,7 +68,7 @@ impl Talk {
     /// cache may take.
     pub(crate) fn new(
         (session, cache_budget): (Session, usize),
-        conversation: Conversation,
+        (mut conversation, mut named): (Conversation, Option<Named>),
         settings: Settings,
         model: &str,
     ) -> Talk {
@@ -74,8 +77,16 @@ impl Talk {
             let context = session.config().context;
             note(&format!("{model}, context of {context} tokens. /help lists the commands."));
         }
+        if let Some(named) = &mut named {
+            let greeting = match (settings.show, partner) {
+                (Show::Never, _) => Greeting::None,
+                (_, Partner::Pipe) => Greeting::Count,
+                (_, Partner::Person) => Greeting::LastExchange,
+            };
+            conversation.set_turns(named.take_turns(greeting));
+        }
         let cache = StateCache::for_states(cache_budget);
-        Talk { session, cache, conversation, settings, partner, last: None }
+        Talk { session, cache, conversation, named, settings, partner, last: None }
     }
 
     /// Talks until the input ends or the user leaves.
@@ -130,6 +141,9 @@ impl Talk {
             Line::Reset => {
                 self.conversation.reset();
                 self.last = None;
+                if let Some(named) = &mut self.named {
+                    named.reset(&self.conversation, &self.settings);
+                }
                 note("The conversation is forgotten.");
             }
             Line::Stats => note(&self.stats()),
@@ -190,6 +204,9 @@ impl Talk {
         let (sampling, stop) = (sampling.clone(), stop.clone());
         let request = Request { prompt: &prompt, max_tokens: *max_tokens, sampling, stop };
         let tokenizer = &self.conversation.tokenizer;
+        if let Some(named) = &mut self.named {
+            named.recall(&mut self.session, &prompt);
+        }
         let start = Thinking::after_ids(&prompt, tokenizer);
         let boundaries = self.conversation.message_ends(&prompt);
         // Without room nothing needs to be copied.
@@ -213,6 +230,9 @@ impl Talk {
             return Ok(Answered::No);
         }
         self.conversation.add_assistant(&said.reasoning, &said.content);
+        if let Some(named) = &mut self.named {
+            named.keep(&self.conversation, &self.settings, (&mut self.session, &mut self.cache));
+        }
         Ok(Answered::Yes)
     }
 
@@ -234,11 +254,13 @@ impl Talk {
 
     fn stats(&self) -> String {
         let context = self.session.config().context;
+        let saved = self.named.as_ref().and_then(Named::stats);
+        let saved = saved.map(|line| format!("\n{line}")).unwrap_or_default();
         match &self.last {
             None => format!("Nothing was said yet; the context holds {context} tokens."),
             Some((summary, used)) => {
                 let line = stats::line(summary, &self.conversation.tokenizer);
-                format!("{line}\ncontext: {used} of {context} tokens")
+                format!("{line}\ncontext: {used} of {context} tokens{saved}")
             }
         }
     }
