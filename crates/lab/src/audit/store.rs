@@ -28,6 +28,9 @@ struct Content {
     version: u32,
     device: String,
     found: Vec<Found>,
+    /// Rows of windows that the tiles made no faster as a whole.
+    #[serde(default)]
+    no_gain: Vec<usize>,
 }
 
 /// Why a file is of no use.
@@ -66,7 +69,8 @@ impl Store {
     /// An empty one, to be kept in `folder`.
     pub fn new(folder: &Path, device: &str) -> Self {
         let path = Self::path_in(folder, device);
-        Self { path, content: Content { version: VERSION, device: device.into(), found: vec![] } }
+        let (version, device) = (VERSION, device.to_owned());
+        Self { path, content: Content { version, device, ..Content::default() } }
     }
 
     /// What is in `folder` for this device; nothing if there is no file.
@@ -115,19 +119,44 @@ impl Store {
         let all = &mut self.content.found;
         all.retain(|known| (&known.shape, known.rows) != (&found.shape, found.rows));
         all.push(found);
-        self.save().map_err(|source| StoreError::Io { path: self.path.clone(), source })
+        self.save()
     }
 
-    /// The tiles that beat those built in.
+    /// Notes the rows of windows that all tiles together made no faster, in place of what was noted
+    /// of them before: their tiles are not used.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`]; they are noted even so.
+    pub fn put_no_gain(&mut self, rows: Vec<usize>) -> Result<(), StoreError> {
+        self.content.no_gain = rows;
+        self.save()
+    }
+
+    /// The tiles that beat those built in, at windows that gain by them as a whole.
     pub fn table(&self) -> TileTable {
+        self.table_without(&self.content.no_gain)
+    }
+
+    /// The tiles that beat those built in, whether a whole window gains by them or not.
+    pub fn full_table(&self) -> TileTable {
+        self.table_without(&[])
+    }
+
+    fn table_without(&self, rows: &[usize]) -> TileTable {
         let mut table = TileTable::default();
-        for found in self.found().iter().filter(|found| !found.tile.is_empty()) {
-            table.insert(found.shape.clone(), found.class(), found.tile());
+        for found in self.found() {
+            if !found.tile.is_empty() && !rows.contains(&found.rows) {
+                table.insert(found.shape.clone(), found.class(), found.tile());
+            }
         }
         table
     }
 
-    fn save(&self) -> io::Result<()> {
+    fn save(&self) -> Result<(), StoreError> {
+        self.write().map_err(|source| StoreError::Io { path: self.path.clone(), source })
+    }
+
+    fn write(&self) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
         let unfinished = self.path.with_extension(format!("{}.tmp", std::process::id()));

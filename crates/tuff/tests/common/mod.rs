@@ -17,7 +17,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn new(output: Output) -> Run {
+    pub(crate) fn new(output: Output) -> Run {
         Run {
             code: output.status.code().unwrap(),
             stdout: output.stdout,
@@ -54,7 +54,7 @@ impl Run {
 pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tuff"));
     command.current_dir(root());
-    for variable in ["TUFF_MODEL", "TUFF_LOG", "NO_COLOR", "CLICOLOR_FORCE"] {
+    for variable in ["TUFF_CACHE", "TUFF_MODEL", "TUFF_LOG", "NO_COLOR", "CLICOLOR_FORCE"] {
         command.env_remove(variable);
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

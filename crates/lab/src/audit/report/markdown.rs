@@ -96,18 +96,22 @@ fn product_row(report: &Report, product: &Product, found: &Found) -> String {
 
 fn effects(effects: &[Effect]) -> String {
     let mut text = "\n## Effect on a window\n\nWindows with the built-in tiles and with the table, \
-                    in turn. \"Expected\" is what the products' own gains add up to.\n\n\
-                    | T | before, ms | after, ms | change | expected |\n|---:|---:|---:|---:|---:|\n"
+                    in turn. \"Expected\" is what the products' own gains add up to. Tiles are only \
+                    used for windows that gain as a whole: alone, a product finds the caches \
+                    otherwise than between others.\n\n\
+                    | T | before, ms | after, ms | change | expected | used |\n\
+                    |---:|---:|---:|---:|---:|---|\n"
         .to_owned();
-    for Effect { rows, before, after, noise, estimated_gain } in effects {
+    for Effect { rows, before, after, noise, estimated_gain, used } in effects {
         let _ = writeln!(
             text,
-            "| {rows} | {:.2} | {:.2} | {:+.1} % +- {:.1} | {:+.1} % |",
+            "| {rows} | {:.2} | {:.2} | {:+.1} % +- {:.1} | {:+.1} % | {} |",
             before * 1e3,
             after * 1e3,
             (after / before - 1.0) * 100.0,
             noise * 100.0,
-            -estimated_gain / before * 100.0
+            -estimated_gain / before * 100.0,
+            if *used { "yes" } else { "no" }
         );
     }
     text

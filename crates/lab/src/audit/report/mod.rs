@@ -89,6 +89,8 @@ pub struct Effect {
     pub noise: f64,
     /// Seconds that the products' own gains add up to.
     pub estimated_gain: f64,
+    /// Whether the window gains by more than the noise, so that the tiles are used for it.
+    pub used: bool,
 }
 
 impl Report {

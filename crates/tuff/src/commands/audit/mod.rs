@@ -112,6 +112,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// Rows of all windows.
+    fn all_rows(&self) -> Vec<usize> {
+        self.rows.iter().chain(&self.prompt_rows).copied().collect()
+    }
+
     fn new(args: &Args) -> Plan {
         let quick = args.quick;
         let pick = |counts: &Counts, few: &[usize]| {
@@ -125,7 +130,7 @@ impl Plan {
             contexts: pick(&args.contexts, &[4000]),
             effort: Effort {
                 time: Duration::from_millis(if quick { 15 } else { 60 }),
-                cold_bytes: 256 << 20,
+                cold_bytes: if quick { 96 } else { 256 } << 20,
                 share: args.share,
                 least: 0.01,
                 search,
@@ -183,8 +188,12 @@ fn audit(args: &Args, plan: &Plan, file: Option<&ModelFile>) -> Result<Report, E
     interrupt::check()?;
     let (mut windows, mut effects) = (Vec::new(), Vec::new());
     if let Some(checkpoint) = &checkpoint {
-        windows = windows::profiles(&args.device, checkpoint, plan)?;
         effects = windows::effects(&args.device, checkpoint, (plan, &store), &products)?;
+        let no_gain = effects.iter().filter(|effect| !effect.used).map(|effect| effect.rows);
+        if let Err(error) = store.put_no_gain(no_gain.collect()) {
+            tracing::warn!("{error}");
+        }
+        windows = windows::profiles(&args.device, checkpoint, plan)?;
     }
     Ok(Report {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -252,10 +261,11 @@ fn summary(report: &Report, folder: &Path) -> String {
     let mut text = format!("{measured} measured; another tile is better for {better} of them.\n",);
     for effect in &report.effects {
         text += &format!(
-            "A window of {}: {:.2} ms with the built-in tiles, {:.2} ms with the table.\n",
+            "A window of {}: {:.2} ms with the built-in tiles, {:.2} ms with those found: {}.\n",
             effect.rows,
             effect.before * 1e3,
-            effect.after * 1e3
+            effect.after * 1e3,
+            if effect.used { "used" } else { "no gain, not used" }
         );
     }
     for note in &report.notes {

@@ -24,7 +24,7 @@ pub(super) fn measure(
     let deadline = Deadline::after(plan.time);
     let mut order: Vec<&Subject> = subjects.iter().collect();
     order.sort_by_key(|subject| std::cmp::Reverse(weight(subject)));
-    let rows: Vec<usize> = plan.rows.iter().chain(&plan.prompt_rows).copied().collect();
+    let rows = plan.all_rows();
     let total = (rows.len() * order.len()) as u64;
     let mut progress = Progress::new(plan.show, "products", Unit::Runs);
     let (mut done, mut left) = (0, 0);

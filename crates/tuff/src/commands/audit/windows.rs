@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cpu::Cpu;
 use engine::timed::Timed;
-use engine::{Engine, Feed, Want, uniform};
+use engine::{Engine, EngineConfig, Feed, Want, uniform};
 use kernels::Backend;
 use kernels::tiles::{TileTable, Tunable};
 use lab::audit::report::{Effect, PartTime, Product, Report, WindowProfile};
@@ -23,8 +23,14 @@ const BEFORE: usize = 64;
 /// Windows that a profile is the mean of.
 const WINDOWS: usize = 8;
 
+/// Rows that a sequence has room for at least, [`WINDOWS`] times: a new one costs the tokens before.
+const ROOM: usize = 64;
+
+/// Rows of the longest window that is taken to verify drafts.
+const MOST_VERIFIED: usize = 16;
+
 /// Time of the comparison at each number of rows.
-const COMPARED: Duration = Duration::from_secs(4);
+const COMPARED: Duration = Duration::from_secs(3);
 
 /// Where the time of windows of 1 and 4 rows goes, as far as they are among those asked for.
 ///
@@ -61,7 +67,7 @@ pub(super) fn profiles(
     Ok(profiles)
 }
 
-/// Windows on an engine with the built-in tiles and on one with the table, in turn.
+/// Windows on an engine with the built-in tiles and on one with all that were found better, in turn.
 ///
 /// # Errors
 /// [`Error::Engine`]; [`Error::Interrupted`].
@@ -71,7 +77,7 @@ pub(super) fn effects(
     (plan, store): (&Plan, &Store),
     products: &[Product],
 ) -> Result<Vec<Effect>, Error> {
-    let (rows, table) = (of_interest(plan), store.table());
+    let (rows, table) = (plan.all_rows(), store.full_table());
     if table.is_empty() || rows.is_empty() {
         return Ok(Vec::new());
     }
@@ -108,6 +114,7 @@ pub(super) fn effects(
             after: compared.first * compared.ratio,
             noise: compared.noise,
             estimated_gain: Report::estimated_gain(products, rows),
+            used: compared.is_won(0.0),
         });
     }
     Ok(effects)
@@ -134,8 +141,9 @@ impl<B: Backend> Windows<B> {
         most: usize,
     ) -> Result<Self, Error> {
         let hp = &checkpoint.hp;
-        let context = (BEFORE + 256 * most).min(hp.context);
+        let context = (BEFORE + WINDOWS * most.max(ROOM)).min(hp.context);
         let config = device.config(context, hp.context);
+        let config = EngineConfig { chunk: config.chunk.max(most), ..config };
         let engine = session::load(backend, checkpoint, config, plan.show)?;
         let id = |position| (uniform(1, position, 0) * hp.vocab as f64) as u32;
         let tokens = (0..context as u64).map(id).collect();
@@ -159,6 +167,8 @@ impl<B: Backend> Windows<B> {
         interrupt::check()?;
         let done = self.engine.history(SLOT)?.len();
         let tokens = &self.tokens[done..done + rows];
-        Ok(self.engine.forward_into(&[Feed::new(SLOT, tokens, Want::All)], &mut self.logits)?)
+        // Of a prompt only the last logits are wanted.
+        let want = if rows <= MOST_VERIFIED { Want::All } else { Want::Last };
+        Ok(self.engine.forward_into(&[Feed::new(SLOT, tokens, want)], &mut self.logits)?)
     }
 }

@@ -1,0 +1,104 @@
+//! `tuff audit`: its files, that what was measured is kept and used, and what it refuses. No speed
+//! is asserted.
+
+#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::*;
+use serde_json::Value;
+
+/// An audit that keeps its measurements in a folder of its own.
+fn audit(folder: &Path, arguments: &str) -> Run {
+    let output = folder.join("report");
+    let all = format!("audit --quick --contexts 4000 {arguments}");
+    let mut command = command();
+    command.env("TUFF_CACHE", folder).args(words(&all)).arg("-o").arg(output);
+    Run::new(command.output().unwrap())
+}
+
+fn report(folder: &Path) -> Value {
+    let text = fs::read_to_string(folder.join("report/audit.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The file that measurements are in.
+fn table(folder: &Path) -> std::path::PathBuf {
+    let mut files = fs::read_dir(folder.join("tiles")).unwrap();
+    files.next().unwrap().unwrap().path()
+}
+
+#[test]
+fn an_audit_reports_keeps_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let first = audit(folder, "--rows 1,4 --prompt-rows 0 --time 1");
+    assert!(first.ok().contains("not measured within --time"), "{}", first.text());
+    let some = report(folder);
+    let found = |report: &Value| -> Vec<Value> {
+        let products = report["products"].as_array().unwrap();
+        products.iter().flat_map(|product| product["found"].as_array().unwrap().clone()).collect()
+    };
+    let kept = found(&some);
+    assert!(!kept.is_empty());
+
+    // The next one measures what is left, and nothing twice.
+    let second = audit(folder, "--rows 1,4 --prompt-rows 0 --no-search");
+    assert!(!second.ok().contains("not measured"), "{}", second.text());
+    let all = report(folder);
+    assert_eq!(found(&all).len(), 2 * all["products"].as_array().unwrap().len());
+    assert!(kept.iter().all(|one| found(&all).contains(one)));
+    for part in ["device", "others", "windows"] {
+        assert!(!all[part].is_null(), "{part}");
+    }
+    let rows: Vec<i64> =
+        all["windows"].as_array().unwrap().iter().map(|w| w["rows"].as_i64().unwrap()).collect();
+    assert_eq!(rows, [1, 4]);
+    let markdown = fs::read_to_string(folder.join("report/audit.md")).unwrap();
+    for part in ["# Audit of sample.gguf", "## Products", "## Where the time goes: a window of 4"] {
+        assert!(markdown.contains(part), "{part}");
+    }
+    let page = fs::read_to_string(folder.join("report/audit.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("<svg"));
+
+    // The table is used, and a damaged one is not.
+    let mut stored: Value =
+        serde_json::from_str(&fs::read_to_string(table(folder)).unwrap()).unwrap();
+    stored["found"][0]["tile"] = serde_json::json!([["tasks", 2]]);
+    stored["no_gain"] = serde_json::json!([]);
+    fs::write(table(folder), stored.to_string()).unwrap();
+    let run = |level: &str| {
+        let mut command = command();
+        command.env("TUFF_CACHE", folder).args(["run", level, "-p", "Once", "-n", "8", "-t", "0"]);
+        Run::new(command.output().unwrap())
+    };
+    let tuned = run("-v");
+    assert!(tuned.stderr.contains(" tiles from "), "{}", tuned.stderr);
+    fs::write(table(folder), "{\"version\":").unwrap();
+    let damaged = run("-v");
+    assert!(damaged.stderr.contains("is not used"), "{}", damaged.stderr);
+    assert_eq!(tuned.ok(), damaged.ok());
+}
+
+#[test]
+fn shapes_need_no_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let run =
+        audit(folder.path(), "--shapes flash-next --rows 1 --prompt-rows 0 --no-search --time 1");
+    assert!(run.ok().contains("not measured within --time"), "{}", run.text());
+    let report = report(folder.path());
+    assert!(report["model"].is_null() && report["windows"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn wrong_audits_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = audit(folder.path(), "--backend reference");
+    assert!(refused.fails(4).contains("only the cpu backend"), "{}", refused.stderr);
+    for usage in ["--share 2", "--rows x", "--shapes flash-next -m x", "--time 0"] {
+        assert_eq!(audit(folder.path(), usage).code, 2, "{usage}");
+    }
+}
