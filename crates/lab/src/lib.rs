@@ -11,7 +11,8 @@
 //! * [`report`]: results as a Markdown table or as data.
 //!
 //! And [`divergence`]: how far two computations of a whole model are apart; [`draft_vocab`]: which
-//! tokens a small draft head has.
+//! tokens a small draft head has; [`requant`]: a model file in other formats, with
+//! what it is built on, [`transform`] and [`imatrix`].
 
 #![forbid(unsafe_code)]
 
@@ -22,12 +23,15 @@ pub mod cases;
 mod compare;
 pub mod divergence;
 pub mod draft_vocab;
+pub mod imatrix;
 mod input;
 mod memory;
 mod ops;
 mod random;
 pub mod report;
+pub mod requant;
 mod timing;
+pub mod transform;
 
 pub use blocks::weight_types;
 pub use case::{Miss, OpCase};

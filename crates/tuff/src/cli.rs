@@ -4,7 +4,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::{
-    bench, chat, detokenize, draft_vocab, inspect, logits, render, run, tokenize,
+    bench, chat, detokenize, draft_vocab, inspect, logits, render, requant, run, tokenize,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Logits(logits::Args),
     /// Choose the tokens that drafts are made of.
     DraftVocab(draft_vocab::Args),
+    /// Write a model file with some tensors in other formats.
+    Requant(Box<requant::Args>),
     /// Measure how fast a model runs here, and where the time goes.
     Bench(Box<bench::Args>),
 }
@@ -76,6 +78,7 @@ impl Command {
             Command::Chat(args) => args.quiet,
             Command::Logits(args) => args.quiet,
             Command::DraftVocab(args) => args.is_quiet(),
+            Command::Requant(args) => args.write.quiet,
             Command::Bench(args) => args.quiet,
             Command::Inspect(_)
             | Command::Tokenize(_)

@@ -14,11 +14,13 @@ mod error;
 mod ids;
 mod interrupt;
 mod logging;
+mod making;
 mod model_file;
 mod output;
 mod progress;
 mod session;
 mod stats;
+mod table;
 mod terminal;
 mod units;
 

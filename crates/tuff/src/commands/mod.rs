@@ -7,6 +7,7 @@ pub(crate) mod draft_vocab;
 pub(crate) mod inspect;
 pub(crate) mod logits;
 pub(crate) mod render;
+pub(crate) mod requant;
 pub(crate) mod run;
 pub(crate) mod tokenize;
 
@@ -27,6 +28,7 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Render(args) => render::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::DraftVocab(args) => draft_vocab::run(&args),
+        Command::Requant(args) => requant::run(&args),
         Command::Bench(args) => bench::run(&args),
     }
 }

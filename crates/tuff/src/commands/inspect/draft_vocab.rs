@@ -7,12 +7,12 @@ use lab::draft_vocab::{Contents, TokenCounts};
 use model::DraftVocab;
 use model::tokenizer::{SpecialTokens, Tokenizer};
 
-use super::table::table;
 use crate::args::read_file;
 use crate::commands::{draft_vocab::of_vocabulary, tokenize::quoted};
 use crate::draft_vocab_file;
 use crate::error::Error;
 use crate::model_file::ModelFile;
+use crate::table::table;
 use crate::units;
 
 /// Tokens shown of those that a text has and the draft vocabulary has not.

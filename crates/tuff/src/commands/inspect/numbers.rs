@@ -4,7 +4,7 @@ use engine::speculation::MAX_DEPTH;
 use kernels::KvType;
 use model::{HyperParams, LayerKind};
 
-use super::table::table;
+use crate::table::table;
 use crate::units;
 
 /// One line for each family of numbers; `drafts` is what the file has to draft with.

@@ -6,8 +6,8 @@ use gguf::{Array, Value};
 
 use super::check::Checked;
 use super::report::{Report, bits_per_weight};
-use super::table::table;
 use super::{numbers, tensors};
+use crate::table::table;
 use crate::units;
 
 /// Longest string shown in full, in characters.
