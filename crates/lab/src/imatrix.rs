@@ -112,6 +112,22 @@ impl Imatrix {
         Ok(Some(values))
     }
 
+    /// Importance of the columns of one row of a tensor; rows are counted through all matrices.
+    ///
+    /// # Errors
+    /// [`ImatrixError::Length`].
+    pub(crate) fn row(
+        &self,
+        tensor: &str,
+        dims: &[u64],
+        row: u64,
+    ) -> Result<Option<&[f32]>, ImatrixError> {
+        let dim = |i: usize| dims.get(i).copied().unwrap_or(1).max(1);
+        let (n_in, matrix) = (dim(0) as usize, row / dim(1));
+        let first = matrix as usize * n_in;
+        Ok(self.columns(tensor, dims)?.and_then(|all| all.get(first..first + n_in)))
+    }
+
     /// A hash of all of it.
     pub(crate) fn fingerprint(&self) -> u128 {
         let mut names: Vec<&String> = self.entries.keys().collect();

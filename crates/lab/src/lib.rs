@@ -11,8 +11,8 @@
 //! * [`report`]: results as a Markdown table or as data.
 //!
 //! And [`divergence`]: how far two computations of a whole model are apart; [`draft_vocab`]: which
-//! tokens a small draft head has; [`requant`]: a model file in other formats, with
-//! what it is built on, [`transform`] and [`imatrix`].
+//! tokens a small draft head has; [`requant`]: a model file in other formats;
+//! [`convert`]: one from a Hugging Face folder; and what both are built on, [`transform`] and [`imatrix`].
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ pub mod bound;
 mod case;
 pub mod cases;
 mod compare;
+pub mod convert;
 pub mod divergence;
 pub mod draft_vocab;
 pub mod imatrix;

@@ -80,14 +80,9 @@ impl Requant {
         out: &mut [u8],
     ) -> Result<(), Error> {
         let importance = match &self.imatrix {
-            Some(imatrix) => imatrix.columns(&info.name, &info.dims)?,
+            Some(imatrix) => imatrix.row(&info.name, &info.dims, row)?,
             None => None,
         };
-        let importance = importance.map(|columns| {
-            let matrix = row / info.dims.get(1).copied().unwrap_or(1).max(1);
-            let first = (matrix * info.n_in()) as usize;
-            &columns[first..first + values.len()]
-        });
         quant::encode_row(ty, values, importance, out).map_err(|source| Error::Row {
             tensor: info.name.clone(),
             row,

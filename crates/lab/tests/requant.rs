@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use gguf::{Gguf, Metadata, SplitLimit, TensorType, Value, Writer};
 use lab::imatrix::Imatrix;
 use lab::requant::Requant;
-use lab::transform::{self, Error, Flow, Outcome, Overwrite, Recipe, Resume, Settings, Stage};
+use lab::transform::{
+    self, Error, Flow, Outcome, Overwrite, Plan, PlannedPart, PlannedTensor, Recipe, Resume,
+    Settings, Stage, Target,
+};
 use model::Checkpoint;
 use tempfile::TempDir;
 
@@ -430,6 +433,24 @@ fn values_that_cannot_be_encoded_are_named_and_leave_a_state() {
     assert_eq!(place.names(), ["out.gguf.journal", "out.gguf.partial"]);
     let integers = Place::new(&input, &["attn_v=q8_0"]).plan();
     assert!(matches!(integers, Err(Error::Undecodable { ty: TensorType::I32, .. })));
+}
+
+#[test]
+fn a_disk_that_is_too_full_is_found_before_the_start() {
+    let place = Place::tiny();
+    // A petabyte and more.
+    let dims = vec![1 << 24, 1 << 24];
+    let tensor = PlannedTensor {
+        name: "blk.0.attn_k.weight".to_owned(),
+        dims,
+        ty: TensorType::F32,
+        encoded: true,
+    };
+    let part = PlannedPart { metadata: Metadata::new(), tensors: vec![tensor] };
+    let target = Target::new(&Plan { parts: vec![part] }, &place.output()).unwrap();
+    let error = transform::check(&target, &place.settings).unwrap_err();
+    assert!(matches!(error, Error::Space { needed, free, .. } if needed > free), "{error}");
+    assert!(place.names().is_empty());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::{
-    bench, chat, detokenize, draft_vocab, inspect, logits, render, requant, run, tokenize,
+    bench, chat, convert, detokenize, draft_vocab, inspect, logits, render, requant, run, tokenize,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Logits(logits::Args),
     /// Choose the tokens that drafts are made of.
     DraftVocab(draft_vocab::Args),
+    /// Make a model file from a Hugging Face folder.
+    Convert(Box<convert::Args>),
     /// Write a model file with some tensors in other formats.
     Requant(Box<requant::Args>),
     /// Measure how fast a model runs here, and where the time goes.
@@ -78,6 +80,7 @@ impl Command {
             Command::Chat(args) => args.quiet,
             Command::Logits(args) => args.quiet,
             Command::DraftVocab(args) => args.is_quiet(),
+            Command::Convert(args) => args.write.quiet,
             Command::Requant(args) => args.write.quiet,
             Command::Bench(args) => args.quiet,
             Command::Inspect(_)

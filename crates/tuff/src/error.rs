@@ -68,6 +68,9 @@ pub(crate) enum Error {
     /// A model file could not be made.
     #[error(transparent)]
     Transform(#[from] lab::transform::Error),
+    /// A folder could not be made a model file.
+    #[error(transparent)]
+    Convert(#[from] lab::convert::Error),
     /// Text or ids cannot be converted.
     #[error(transparent)]
     Tokenizer(TokenizerError),
@@ -134,6 +137,9 @@ impl Error {
             Error::Model { .. } | Error::Unusable { .. } => 3,
             Error::Engine(source) => engine_exit_code(source),
             Error::Transform(source) => transform_exit_code(source),
+            Error::Convert(lab::convert::Error::Transform(source)) => transform_exit_code(source),
+            Error::Convert(lab::convert::Error::Read { .. }) => 1,
+            Error::Convert(_) => 3,
             Error::Tokenizer(_) | Error::Template(_) | Error::Refused(_) => 4,
             Error::Interrupted => 130,
         }

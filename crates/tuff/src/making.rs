@@ -168,7 +168,8 @@ fn change(before: u64, after: u64) -> String {
     format!("{:+.1} %", (after as f64 / before.max(1) as f64 - 1.0) * 100.0)
 }
 
-fn some_of(names: &[&str]) -> String {
+/// The first names, and how many more there are.
+pub(crate) fn some_of(names: &[&str]) -> String {
     let named = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMED) {
         0 => named,

@@ -148,7 +148,7 @@ fn a_role_can_be_left_as_it_is() {
 #[test]
 fn ctrl_c_leaves_a_state_that_the_same_command_takes_up() {
     use std::process::Command;
-    const ROLES: &str = "-r matrices=iq4_nl -r experts=q4_1 --threads 1";
+    const ROLES: &str = "-r matrices=q4_1 -r gdn=iq4_nl --threads 1";
     let place = Place::new();
     place.requant("whole.gguf", ROLES).ok();
     let output = place.path("x.gguf");

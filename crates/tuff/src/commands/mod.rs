@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod chat;
+pub(crate) mod convert;
 pub(crate) mod detokenize;
 pub(crate) mod draft_vocab;
 pub(crate) mod inspect;
@@ -28,6 +29,7 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Render(args) => render::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::DraftVocab(args) => draft_vocab::run(&args),
+        Command::Convert(args) => convert::run(&args),
         Command::Requant(args) => requant::run(&args),
         Command::Bench(args) => bench::run(&args),
     }
