@@ -3,10 +3,10 @@
 //! [`Gguf::open`] opens a whole model, be it one file, any part of a split set, or a folder that
 //! holds one model. Everything that can be wrong with the container is found there, before any
 //! tensor data is touched; afterwards [`Gguf::bytes`] hands out views that are known to lie
-//! inside the file. [`Writer`] writes the same container; [`Blueprint`] lays one out for programs that
-//! write it piece by piece. The format and the order of checks are
-//! described in `docs/formats.md`, sections 1 and 5; where that text leaves a choice, the choice
-//! made here is written down in the `reader` module.
+//! inside the file. [`Writer`] writes the same container; [`Blueprint`] lays one out for programs
+//! that write it piece by piece. The format and the order of checks are described in
+//! `docs/formats.md`, sections 1 and 5; where that text leaves a choice, the choice made here is
+//! written down in the `reader` module.
 
 #![deny(unsafe_code)]
 

@@ -11,8 +11,8 @@
 //! * [`report`]: results as a Markdown table or as data.
 //!
 //! And [`divergence`]: how far two computations of a whole model are apart; [`draft_vocab`]: which
-//! tokens a small draft head has; [`requant`]: a model file in other formats;
-//! [`convert`]: one from a Hugging Face folder; and what both are built on, [`transform`] and [`imatrix`].
+//! tokens a small draft head has; [`requant`]: a model file in other formats; [`convert`]: one from
+//! a Hugging Face folder; and what both are built on, [`transform`] and [`imatrix`].
 
 #![forbid(unsafe_code)]
 

@@ -335,7 +335,7 @@ fn existing_files_and_the_input_are_not_written_over() {
     place.settings.overwrite = Overwrite::Replace;
     assert!(place.whole() == Place::tiny().whole());
 
-    let copy = place.folder.path().join("out.gguf.partial");
+    let copy = place.beside("partial");
     fs::copy(&place.input, &copy).unwrap();
     for input in [place.output(), copy] {
         let before = fs::read(&input).unwrap();
@@ -343,6 +343,18 @@ fn existing_files_and_the_input_are_not_written_over() {
         assert!(matches!(place.run(usize::MAX), Err(Error::OverInput { .. })));
         assert!(fs::read(&input).unwrap() == before);
     }
+}
+
+#[test]
+fn an_unfinished_file_of_somebody_else_is_left_alone() {
+    let mut place = Place::tiny();
+    fs::write(place.beside("partial"), "a download").unwrap();
+    assert!(matches!(place.run(usize::MAX), Err(Error::Foreign { .. })));
+    assert_eq!(fs::read(place.beside("partial")).unwrap(), b"a download");
+    assert_eq!(place.names(), ["out.gguf.partial"]);
+    place.settings.resume = Resume::Restart;
+    place.whole();
+    assert_eq!(place.names(), ["out.gguf"]);
 }
 
 #[test]

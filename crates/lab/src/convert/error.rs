@@ -51,8 +51,8 @@ pub enum Error {
     Tensors(Vec<Fault>),
     /// Tensors that no part of a model is made of.
     #[error(
-        "nothing is known about {} of the tensors: {}; leave them out with --ignore PATTERN if they \
-         are not needed",
+        "nothing is known about {} of the tensors: {}; leave them out with --ignore PATTERN if \
+         they are not needed",
         .0.len(),
         some_of(.0)
     )]

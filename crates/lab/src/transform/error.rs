@@ -32,6 +32,16 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A file of the name that an unfinished output has is there, without a journal.
+    #[error(
+        "{} is in the way, and no stopped run has left it; move it, or write over it with \
+         --restart",
+        .path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
     /// The output would be written over what is read.
     #[error("{} would be written while it is read; choose another name for the output",
         .path.display())]
@@ -40,7 +50,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// Another run writes the same output.
-    #[error("another run is writing this file (it holds {}); wait for it to end", .journal.display())]
+    #[error("another run is writing this file (it holds {}); let it end", .journal.display())]
     Busy {
         /// The journal that is locked.
         journal: PathBuf,

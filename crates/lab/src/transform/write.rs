@@ -84,23 +84,29 @@ pub struct Outcome {
 /// and the lack of room for a run from the beginning.
 ///
 /// # Errors
-/// [`Error::Exists`], [`Error::OverInput`], [`Error::Space`].
+/// [`Error::Exists`], [`Error::Foreign`], [`Error::OverInput`], [`Error::Space`].
 pub fn check(target: &Target, settings: &Settings) -> Result<(), Error> {
     check_inputs(target, &settings.inputs)?;
     if journal_path(target).exists() {
         return Ok(());
     }
     check_existing(target, settings.overwrite)?;
-    check_space(target, target.file_bytes())
+    // Without a journal such a file is not of this program.
+    let partials: Vec<PathBuf> = target.paths().map(partial_path).collect();
+    let there = partials.into_iter().find(|path| path.symlink_metadata().is_ok());
+    match there.filter(|_| settings.resume == Resume::IfPossible) {
+        Some(path) => Err(Error::Foreign { path }),
+        None => check_space(target, target.file_bytes()),
+    }
 }
 
 /// Writes the target. `watch` hears of the progress after every block and may stop the run.
 ///
 /// # Errors
-/// [`Error::Exists`], [`Error::OverInput`], [`Error::Busy`], [`Error::OtherRun`],
-/// [`Error::Journal`], [`Error::Unfinished`], [`Error::Space`] before anything is written;
-/// [`Error::Stopped`], [`Error::Io`] and what the source reports later on. The state is then kept
-/// beside the target, and a run with the same target and source goes on from there.
+/// As [`check`]; [`Error::Busy`], [`Error::OtherRun`], [`Error::Journal`], [`Error::Unfinished`]
+/// before anything is written; [`Error::Stopped`], [`Error::Io`] and what the source reports later
+/// on. The state is then kept beside the target, and a run with the same target and source goes on
+/// from there.
 pub fn write(
     target: &Target,
     source: &dyn RowSource,

@@ -43,19 +43,19 @@ pub(crate) struct Args {
     #[command(flatten)]
     formats: FormatArgs,
     /// Leave out tensors of this name; * stands for any characters; may be given several times.
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(help_heading = "Contents", long, value_name = "PATTERN")]
     ignore: Vec<String>,
     /// Leave out the drafting block (MTP).
-    #[arg(long)]
+    #[arg(help_heading = "Contents", long)]
     no_mtp: bool,
     /// Leave out vocabulary and chat template; such a file runs on token ids only.
-    #[arg(long)]
+    #[arg(help_heading = "Contents", long)]
     no_tokenizer: bool,
     /// Only numbers, vocabulary and chat template; the folder needs no weights.
-    #[arg(long)]
+    #[arg(help_heading = "Contents", long)]
     metadata_only: bool,
     /// Name of the model in the file. [default: the folder's]
-    #[arg(long, value_name = "TEXT")]
+    #[arg(help_heading = "Contents", long, value_name = "TEXT")]
     name: Option<String>,
     #[command(flatten)]
     pub(crate) write: WriteArgs,
