@@ -45,7 +45,6 @@ pub struct Gguf {
 #[derive(Default)]
 struct Model {
     version: u32,
-    metadata: Metadata,
     tensors: Vec<TensorInfo>,
     /// Indices of `tensors`, sorted by name.
     by_name: Vec<usize>,
@@ -55,6 +54,7 @@ struct Model {
 
 /// The bytes of one part.
 struct Contents {
+    metadata: Metadata,
     map: Arc<Mmap>,
     data_start: u64,
     alignment: u64,
@@ -111,7 +111,16 @@ impl Gguf {
 
     /// The model's metadata: of a split model, that of the first part.
     pub fn metadata(&self) -> &Metadata {
-        &self.model.metadata
+        self.part_metadata(0)
+    }
+
+    /// What the file `parts()[part]` says about itself; the later parts of a split model hold
+    /// little more than their split keys.
+    ///
+    /// # Panics
+    /// If the model has no such part; every model has part 0.
+    pub fn part_metadata(&self, part: usize) -> &Metadata {
+        &self.model.contents[part].metadata
     }
 
     /// All tensors of all parts, in order.
@@ -166,7 +175,7 @@ impl fmt::Debug for Gguf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gguf")
             .field("parts", &self.model.paths)
-            .field("metadata", &self.model.metadata.len())
+            .field("metadata", &self.metadata().len())
             .field("tensors", &self.model.tensors.len())
             .finish()
     }
@@ -263,13 +272,13 @@ fn assemble(parts: Vec<Part>) -> Result<Gguf, Error> {
     for (index, Part { path, map, header }) in parts.into_iter().enumerate() {
         let Header { version, metadata, tensors, by_name, section } = header;
         if index == 0 {
-            (model.version, model.metadata, model.by_name) = (version, metadata, by_name);
+            (model.version, model.by_name) = (version, by_name);
         }
         let of_part = tensors.into_iter().map(|tensor| TensorInfo { part: index, ..tensor });
         model.tensors.extend(of_part);
         model.paths.push(path);
         let (data_start, alignment) = (section.start, section.alignment);
-        model.contents.push(Contents { map: Arc::new(map), data_start, alignment });
+        model.contents.push(Contents { metadata, map: Arc::new(map), data_start, alignment });
     }
     if model.paths.len() > 1 {
         model.by_name = tensor::name_order(&model.tensors);

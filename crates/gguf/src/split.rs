@@ -10,7 +10,8 @@ use crate::error::{Error, SplitFault};
 use crate::metadata::Metadata;
 
 pub(crate) const NO_KEY: &str = "split.no";
-pub(crate) const COUNT_KEY: &str = "split.count";
+/// Metadata key: the number of files of a split model.
+pub const COUNT_KEY: &str = "split.count";
 pub(crate) const TOTAL_KEY: &str = "split.tensors.count";
 
 const DIGITS: usize = 5;
@@ -52,6 +53,23 @@ pub(crate) fn file_name(prefix: &OsStr, number: u32, count: u32) -> OsString {
     let mut name = prefix.to_owned();
     name.push(format!("-{number:0DIGITS$}-of-{count:0DIGITS$}.gguf"));
     name
+}
+
+/// The paths of a model of `count` files: `target` itself for one, otherwise
+/// `PREFIX-00001-of-0000N.gguf` and so on beside it. The prefix is the target's name without such
+/// an ending, or without `.gguf`.
+pub fn split_paths(target: &Path, count: u16) -> Vec<PathBuf> {
+    if count < 2 {
+        return vec![target.to_owned()];
+    }
+    let name = target.file_name().unwrap_or_default();
+    let plain = || match target.extension() {
+        Some(extension) if extension == "gguf" => target.file_stem().unwrap_or(name).to_owned(),
+        _ => name.to_owned(),
+    };
+    let prefix = PartName::parse(name).map_or_else(plain, |name| name.prefix);
+    let numbers = 1..=u32::from(count);
+    numbers.map(|n| target.with_file_name(file_name(&prefix, n, u32::from(count)))).collect()
 }
 
 fn digits(bytes: &[u8]) -> Option<(u32, &[u8])> {
@@ -162,6 +180,20 @@ mod tests {
         ] {
             assert_eq!(parse(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn paths_of_a_target() {
+        let paths = |target: &str, count| {
+            let paths = split_paths(Path::new(target), count);
+            paths.iter().map(|path| path.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let both = ["a/m-00001-of-00002.gguf", "a/m-00002-of-00002.gguf"];
+        assert_eq!(paths("a/m.gguf", 2), both);
+        assert_eq!(paths("a/m", 2), both);
+        assert_eq!(paths("a/m-00003-of-00007.gguf", 2), both);
+        assert_eq!(paths("a/m.v2", 2)[0], "a/m.v2-00001-of-00002.gguf");
+        assert_eq!(paths("a/m.gguf", 1), ["a/m.gguf"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::TensorType;
+use crate::blueprint;
 use crate::encode;
 use crate::error::Error;
 use crate::fault::Fault;
@@ -157,9 +158,7 @@ impl<'a> Writer<'a> {
             self.metadata.remove(key);
         }
         let check = || {
-            for (index, (key, _)) in (0..).zip(self.metadata.iter()) {
-                reader::check_key_length(index, 0, key.len() as u64)?;
-            }
+            blueprint::check_keys(&self.metadata)?;
             reader::alignment(&self.metadata)?;
             let mut tensors = Vec::with_capacity(self.tensors.len());
             for (index, Pending { name, dims, ty, .. }) in (0..).zip(&self.tensors) {
@@ -233,7 +232,7 @@ impl Part<'_> {
     fn write(mut self) -> Result<TempFile, Error> {
         let fault = |fault| Error::malformed(&self.path, fault);
         let alignment = reader::alignment(&self.metadata).map_err(fault)?;
-        place(&mut self.tensors, u64::from(alignment)).map_err(fault)?;
+        blueprint::place(&mut self.tensors, u64::from(alignment)).map_err(fault)?;
         let header = encode::header(&self.metadata, &self.tensors, alignment);
         let (temp, file) = TempFile::create(&self.path)?;
         let failed = |source| Error::io(&self.path, "write", source);
@@ -252,23 +251,6 @@ impl Part<'_> {
 
 fn padding(bytes: u64, alignment: u64) -> u64 {
     bytes.wrapping_neg() % alignment
-}
-
-/// Gives the tensors their offsets, one after the other.
-fn place(tensors: &mut [TensorInfo], alignment: u64) -> Result<(), Fault> {
-    let mut offset = 0u64;
-    for tensor in tensors {
-        tensor.offset = offset;
-        let end = tensor.bytes.checked_next_multiple_of(alignment);
-        offset = match end.and_then(|bytes| offset.checked_add(bytes)) {
-            Some(offset) => offset,
-            None => {
-                let (tensor, ty, dims) = (tensor.name.clone(), tensor.ty, tensor.dims.clone());
-                return Err(Fault::ByteCount { tensor, ty, dims });
-            }
-        };
-    }
-    Ok(())
 }
 
 fn write_tensor(

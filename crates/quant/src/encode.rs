@@ -66,6 +66,16 @@ impl<F: EncodeBlock> Encode for F {
     }
 }
 
+/// Hands the formats that have an encoder to a macro.
+macro_rules! with_encodable {
+    ($with:ident) => {
+        $with!(
+            F32, F16, BF16, Q1_0, Q2_0, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL,
+            IQ4_XS, MXFP4, NVFP4, TQ1_0, TQ2_0
+        )
+    };
+}
+
 /// Encodes a row to the type `ty`. See [`Encode::encode_row`].
 ///
 /// # Errors
@@ -77,19 +87,22 @@ pub fn encode_row(
     out: &mut [u8],
 ) -> Result<(), Error> {
     macro_rules! encode {
-        ([$($format:ident),+ $(,)?]) => {
+        ($($format:ident),+) => {
             match ty {
                 $(TensorType::$format => $format::encode_row(values, importance, out),)+
                 _ => Err(Error::Unsupported { ty, operation: "encoder" }),
             }
         };
     }
-    #[rustfmt::skip]
-    return encode!([
-        F32, F16, BF16, Q1_0, Q2_0, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K,
-        IQ4_NL, IQ4_XS, MXFP4, NVFP4, TQ1_0, TQ2_0,
-    ]);
+    with_encodable!(encode)
 }
+
+macro_rules! types {
+    ($($format:ident),+) => { &[$(TensorType::$format),+] };
+}
+
+/// The types that [`encode_row`] can write.
+pub const ENCODABLE: &[TensorType] = with_encodable!(types);
 
 fn check_values(ty: TensorType, values: &[f32]) -> Result<(), Error> {
     match values.iter().position(|v| !v.is_finite()) {

@@ -32,7 +32,7 @@ mod search;
 
 pub use activation::quantise_activation;
 pub use dot::dot;
-pub use encode::{Encode, Source, encode_row};
+pub use encode::{ENCODABLE, Encode, Source, encode_row};
 pub use error::Error;
 pub use field::{Half, Le16, Le32};
 pub use format::{BlockFormat, Packed};

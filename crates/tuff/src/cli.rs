@@ -4,8 +4,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::{
-    audit, bench, chat, conversations, detokenize, draft_vocab, inspect, kld, logits, render,
-    routes, run, tokenize,
+    audit, bench, chat, conversations, convert, detokenize, draft_vocab, inspect, kld, logits,
+    render, requant, routes, run, tokenize,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -67,6 +67,10 @@ pub(crate) enum Command {
     Logits(logits::Args),
     /// Choose the tokens that drafts are made of.
     DraftVocab(draft_vocab::Args),
+    /// Make a model file from a Hugging Face folder.
+    Convert(Box<convert::Args>),
+    /// Write a model file with some tensors in other formats.
+    Requant(Box<requant::Args>),
     /// Measure how fast a model runs here, and where the time goes.
     Bench(Box<bench::Args>),
     /// Measure every kernel on this machine, choose the best tiles, and write a report.
@@ -85,6 +89,8 @@ impl Command {
             Command::Chat(args) => args.quiet,
             Command::Logits(args) => args.quiet,
             Command::DraftVocab(args) => args.is_quiet(),
+            Command::Convert(args) => args.write.quiet,
+            Command::Requant(args) => args.write.quiet,
             Command::Bench(args) => args.quiet,
             Command::Audit(args) => args.quiet,
             Command::Kld(args) => args.quiet,

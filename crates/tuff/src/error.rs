@@ -65,6 +65,12 @@ pub(crate) enum Error {
     /// Loading or running failed.
     #[error(transparent)]
     Engine(#[from] engine::Error),
+    /// A model file could not be made.
+    #[error(transparent)]
+    Transform(#[from] lab::transform::Error),
+    /// A folder could not be made a model file.
+    #[error(transparent)]
+    Convert(#[from] lab::convert::Error),
     /// Text or ids cannot be converted.
     #[error(transparent)]
     Tokenizer(TokenizerError),
@@ -130,6 +136,10 @@ impl Error {
             Error::Gguf(source) => gguf_exit_code(source),
             Error::Model { .. } | Error::Unusable { .. } => 3,
             Error::Engine(source) => engine_exit_code(source),
+            Error::Transform(source) => transform_exit_code(source),
+            Error::Convert(lab::convert::Error::Transform(source)) => transform_exit_code(source),
+            Error::Convert(lab::convert::Error::Read { .. }) => 1,
+            Error::Convert(_) => 3,
             Error::Tokenizer(_) | Error::Template(_) | Error::Refused(_) => 4,
             Error::Interrupted => 130,
         }
@@ -144,6 +154,25 @@ fn gguf_exit_code(error: &gguf::Error) -> u8 {
         | gguf::Error::NoModel { .. }
         | gguf::Error::ManyModels { .. } => 1,
         _ => 3,
+    }
+}
+
+/// Files and disks fail; what cannot be made from this input is refused.
+fn transform_exit_code(error: &lab::transform::Error) -> u8 {
+    use lab::imatrix::ImatrixError;
+    use lab::transform::Error;
+    match error {
+        Error::Gguf(source) => gguf_exit_code(source),
+        Error::Imatrix(ImatrixError::Gguf(source)) => gguf_exit_code(source),
+        Error::Io { .. }
+        | Error::Imatrix(ImatrixError::Io { .. })
+        | Error::Busy { .. }
+        | Error::Journal { .. }
+        | Error::OtherRun { .. }
+        | Error::Unfinished { .. }
+        | Error::Space { .. } => 1,
+        Error::Imatrix(ImatrixError::Malformed { .. }) => 3,
+        _ => 4,
     }
 }
 

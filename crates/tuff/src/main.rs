@@ -8,6 +8,7 @@
 
 mod args;
 mod cli;
+mod columns;
 mod commands;
 mod conversations;
 mod draft_vocab_file;
@@ -15,6 +16,7 @@ mod error;
 mod ids;
 mod interrupt;
 mod logging;
+mod making;
 mod model_file;
 mod output;
 mod progress;

@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 15] = [
     "run",
     "chat",
     "conversations",
@@ -16,6 +16,8 @@ const COMMANDS: [&str; 13] = [
     "render",
     "logits",
     "draft-vocab build",
+    "convert",
+    "requant",
     "bench",
     "audit",
     "kld",

@@ -2,12 +2,14 @@
 //! settings of the library below once the model file is known.
 
 mod engine;
+mod formats;
 mod model;
 mod sampling;
 mod speculation;
 mod text;
 
 pub(crate) use engine::{BackendName, DeviceArgs, EngineArgs, OtherDeviceArgs};
+pub(crate) use formats::{FormatArgs, WriteArgs, format_lists};
 pub(crate) use model::ModelArg;
 pub(crate) use sampling::{SamplingArgs, advised};
 pub(crate) use speculation::{BlockArgs, Drafting, SpecArgs, uses_block, wants_block};

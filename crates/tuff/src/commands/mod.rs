@@ -4,12 +4,14 @@ pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod conversations;
+pub(crate) mod convert;
 pub(crate) mod detokenize;
 pub(crate) mod draft_vocab;
 pub(crate) mod inspect;
 pub(crate) mod kld;
 pub(crate) mod logits;
 pub(crate) mod render;
+pub(crate) mod requant;
 pub(crate) mod routes;
 pub(crate) mod run;
 pub(crate) mod tokenize;
@@ -32,6 +34,8 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Render(args) => render::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::DraftVocab(args) => draft_vocab::run(&args),
+        Command::Convert(args) => convert::run(&args),
+        Command::Requant(args) => requant::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Audit(args) => audit::run(&args),
         Command::Kld(args) => kld::run(&args),

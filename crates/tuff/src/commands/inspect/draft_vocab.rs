@@ -7,8 +7,8 @@ use lab::draft_vocab::{Contents, TokenCounts};
 use model::DraftVocab;
 use model::tokenizer::{SpecialTokens, Tokenizer};
 
-use super::table::table;
 use crate::args::read_file;
+use crate::columns::columns;
 use crate::commands::{draft_vocab::of_vocabulary, tokenize::quoted};
 use crate::draft_vocab_file;
 use crate::error::Error;
@@ -26,7 +26,7 @@ pub(crate) fn report(file: &ModelFile, list: &Path, text: Option<&Path>) -> Resu
     let tokenizer = file.tokenizer()?;
     let vocab = draft_vocab_file::read(list, tokenizer.vocab_size())?;
     let mut report = format!("{}: {}\n\n", list.display(), of_vocabulary(&tokenizer, &vocab));
-    for line in table(&kinds(&tokenizer, &vocab)) {
+    for line in columns(&kinds(&tokenizer, &vocab)) {
         let _ = writeln!(report, "  {line}");
     }
     if let Some(path) = text {
@@ -83,7 +83,7 @@ fn covered(path: &Path, tokenizer: &Tokenizer, vocab: &DraftVocab, counts: &Toke
         let piece = quoted(tokenizer.token_bytes(missing.id).unwrap_or_default());
         vec![missing.id.to_string(), units::grouped(missing.count), piece]
     }));
-    for line in table(&rows) {
+    for line in columns(&rows) {
         let _ = writeln!(report, "  {line}");
     }
     report

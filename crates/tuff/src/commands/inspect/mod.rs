@@ -1,6 +1,6 @@
 //! `tuff inspect`: what is in a model file, and whether it can be run.
 //!
-//! `report` gathers the facts; `text` (with `numbers`, `tensors` and `table`) and `json` write them
+//! `report` gathers the facts; `text` (with `numbers` and `tensors`) and `json` write them
 //! down. `check` looks at every block, `dump` decodes one tensor. `draft_vocab` is about another
 //! file: a draft vocabulary for the model.
 
@@ -10,7 +10,6 @@ mod dump;
 mod json;
 mod numbers;
 mod report;
-mod table;
 mod tensors;
 mod text;
 

@@ -4,7 +4,7 @@ use engine::speculation::MAX_DEPTH;
 use kernels::KvType;
 use model::{HyperParams, LayerKind};
 
-use super::table::table;
+use crate::columns::columns;
 use crate::units;
 
 /// One line for each family of numbers; `drafts` is what the file has to draft with.
@@ -51,7 +51,7 @@ pub(crate) fn hyper_parameters(hp: &HyperParams, drafts: &str) -> Vec<String> {
             ),
         ),
     ];
-    table(&rows.map(|(name, value)| vec![name.to_owned(), value]))
+    columns(&rows.map(|(name, value)| vec![name.to_owned(), value]))
 }
 
 fn layers(hp: &HyperParams) -> String {

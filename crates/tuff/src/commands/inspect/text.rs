@@ -6,8 +6,8 @@ use gguf::{Array, Value};
 
 use super::check::Checked;
 use super::report::{Report, bits_per_weight};
-use super::table::table;
 use super::{numbers, tensors};
+use crate::columns::columns;
 use crate::units;
 
 /// Longest string shown in full, in characters.
@@ -26,8 +26,8 @@ pub(crate) fn report(report: &Report<'_>, every: bool, checked: Option<&Checked>
     }
     let rows = if every { tensors::each(report) } else { tensors::kinds(report) };
     let title = if every { "Tensors" } else { "Kinds of tensors (--tensors lists each)" };
-    section(&mut text, title, &table(&rows));
-    section(&mut text, "Bytes by part", &table(&parts(report)));
+    section(&mut text, title, &columns(&rows));
+    section(&mut text, "Bytes by part", &columns(&parts(report)));
     if let Some(checked) = checked {
         section(&mut text, "Check of all blocks", &check(checked));
     }
@@ -81,7 +81,7 @@ fn section(text: &mut String, title: &str, lines: &[String]) {
 fn metadata(report: &Report<'_>) -> Vec<String> {
     let rows = report.file.gguf.metadata().iter();
     let rows: Vec<_> = rows.map(|(key, value)| vec![escaped(key, 200), shown(value)]).collect();
-    table(&rows)
+    columns(&rows)
 }
 
 fn shown(value: &Value) -> String {

@@ -1,8 +1,8 @@
 //! Tables of text.
 
 /// Columns side by side; a column of numbers in every row but the first is set to the right.
-pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+pub(crate) fn columns(rows: &[Vec<String>]) -> Vec<String> {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -11,7 +11,7 @@ pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
         let mut cells = rows.iter().skip(1).filter_map(|row| row.get(column)).peekable();
         cells.peek().is_some() && cells.all(|cell| is_number(cell))
     };
-    let layout: Vec<_> = (0..columns).map(|column| (width(column), numeric(column))).collect();
+    let layout: Vec<_> = (0..count).map(|column| (width(column), numeric(column))).collect();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&layout).map(|(cell, &(width, right))| match right {
             true => format!("{cell:>width$}"),
@@ -35,6 +35,6 @@ mod tests {
     fn numbers_are_set_to_the_right() {
         let rows = [["name", "bytes"], ["a", "1,024"], ["long", "7"]];
         let rows: Vec<Vec<String>> = rows.map(|row| row.map(str::to_owned).to_vec()).to_vec();
-        assert_eq!(table(&rows), ["name  bytes", "a     1,024", "long      7"]);
+        assert_eq!(columns(&rows), ["name  bytes", "a     1,024", "long      7"]);
     }
 }
