@@ -68,7 +68,8 @@ fn wrong_command_lines_are_usage_errors() {
 
 #[test]
 fn the_manual_has_every_command_and_option() {
-    let manual = std::fs::read_to_string(root().join("docs/cli.md")).unwrap();
+    let read = |name: &str| std::fs::read_to_string(root().join("docs").join(name)).unwrap();
+    let manual = read("cli.md") + &read("model-tools.md");
     for command in COMMANDS {
         assert!(manual.contains(&format!("## tuff {command}\n")), "{command}");
         let help = help(command);
