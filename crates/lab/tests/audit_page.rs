@@ -224,6 +224,29 @@ fn one_number_of_rows_and_no_better_tile_are_enough() {
 }
 
 #[test]
+fn names_of_ceilings_that_are_close_do_not_overlap() {
+    for (int8_ops, f32_ops) in [(100e9, 99e9), (99e9, 100e9), (100e9, 100e9), (97e9, 118e9)] {
+        let mut report = report();
+        (report.device.int8_ops, report.device.f32_ops) = (int8_ops, f32_ops);
+        let page = checked(&report);
+        let height = |name: &str| -> f64 {
+            let before = page.split_once(&format!("\">{name} arithmetic")).unwrap().0;
+            before.rsplit_once("y=\"").unwrap().1.parse().unwrap()
+        };
+        assert!((height("int8") - height("f32")).abs() >= 12.0, "{int8_ops} {f32_ops}");
+    }
+}
+
+#[test]
+fn products_beyond_a_measured_limit_are_said_to_be() {
+    let mut report = report();
+    (report.device.read, report.device.int8_ops) = (READ / 10.0, 10e9);
+    let page = checked(&report).replace('\u{a0}', " ");
+    assert!(page.contains("At T = 1 the big products are faster than memory was measured"));
+    assert!(page.contains("At T = 128 the big products are faster than arithmetic was measured"));
+}
+
+#[test]
 fn hostile_names_stay_text() {
     let name =
         "</title><script>alert('1')</script>&amp;\"\u{0}\u{1b}[31m\u{202e}\u{ffff}]]>--><!--";

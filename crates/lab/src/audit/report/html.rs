@@ -16,6 +16,9 @@ const BIG: f64 = 0.8;
 /// Share of what memory and arithmetic allow from which on they are what limits.
 const NEAR: f64 = 0.8;
 
+/// Share of the time from which on the starts of operations are worth a word.
+const STARTS: f64 = 0.01;
+
 /// Drop of speed under load that is worth a warning.
 const DROP: f64 = 0.03;
 
@@ -309,13 +312,15 @@ fn limits(report: &Report, rows: usize) -> Option<String> {
     if !is_usable(reached) {
         return None;
     }
+    let (limit, why) = match by_memory * 2.0 >= total {
+        true => ("memory", "a part of their weights comes from the cache"),
+        false => ("arithmetic", "that ceiling is of another product and too low for them"),
+    };
     if reached > 1.0 {
         return Some(format!(
-            "At T = {rows} the big products are faster than memory and arithmetic were measured \
-             to allow, so a part of their weights comes from the cache."
+            "At T = {rows} the big products are faster than {limit} was measured to allow: {why}."
         ));
     }
-    let limit = if by_memory * 2.0 >= total { "memory" } else { "arithmetic" };
     let so_far = format!(
         "At T = {rows} the limit of the big products is mostly {limit}, which alone would need {} \
          % of their time",
@@ -323,11 +328,15 @@ fn limits(report: &Report, rows: usize) -> Option<String> {
     );
     Some(match reached >= NEAR {
         true => format!("{so_far}: no tile can gain more than the rest."),
-        false => format!(
-            "{so_far}; the rest goes into what comes on top, such as unpacking formats and \
-             starting operations ({} us each).",
-            fixed(report.device.launch * 1e6, 1)
-        ),
+        false => {
+            let operations: usize = big.iter().map(|(product, _)| product.uses).sum();
+            let launch = report.device.launch;
+            let starts = match operations as f64 * launch > STARTS * total {
+                true => format!(" and starting operations ({} us each)", fixed(launch * 1e6, 1)),
+                false => String::new(),
+            };
+            format!("{so_far}; the rest goes into other work, such as unpacking formats{starts}.")
+        }
     })
 }
 

@@ -323,7 +323,8 @@ pub(super) fn roofline(report: &Report) -> Option<String> {
         return None;
     }
     let ceilings = [("int8", device.int8_ops), ("f32", device.f32_ops)];
-    let ceilings = ceilings.map(|(name, ops)| (name, ops, ops / device.read));
+    let mut ceilings = ceilings.map(|(name, ops)| (name, ops, ops / device.read));
+    ceilings.sort_by(|(_, a, _), (_, b, _)| b.total_cmp(a));
     let intensities = dots.iter().map(|found| intensity(found));
     // Room for the line of the memory on the left, for the ceilings on the right.
     let ridges = ceilings.iter().flat_map(|(.., ridge)| [ridge / 8.0, ridge * 1.5]);
@@ -384,7 +385,8 @@ fn dot_title(product: &Product, found: &Found) -> String {
     )
 }
 
-/// The line of the memory, and a ceiling for each precision from where it meets that line.
+/// The line of the memory, and a ceiling for each precision from where it meets that line, the
+/// highest first.
 fn roof(frame: &Frame, read: f64, ceilings: [(&str, f64, f64); 2]) -> String {
     let mut content = String::new();
     let (low, high) = (frame.x.low, frame.x.high);
@@ -397,7 +399,7 @@ fn roof(frame: &Frame, read: f64, ceilings: [(&str, f64, f64); 2]) -> String {
         let (from, to) = (frame.at(start, ops / 1e9), frame.at(high, ops / 1e9));
         content += &line("limit", from, to);
         // Two ceilings close together have their names on either side.
-        let above = if (to.1 - last).abs() < 18.0 { 15.0 } else { -5.0 };
+        let above = if (to.1 - last).abs() < 20.0 { 15.0 } else { -5.0 };
         let text = format!("{name} arithmetic {:.0} Gop/s", ops / 1e9);
         content += &words("note end", (to.0 - 4.0, to.1 + above), &text);
         last = to.1;
