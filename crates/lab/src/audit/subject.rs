@@ -151,19 +151,13 @@ pub fn flash_next() -> Vec<Subject> {
         ("ffn_down_shexp", 48, Q8_0, 640, 2560, Products::Matrix),
         ("output", 1, Q6_K, 2560, 248_320, Products::Matrix),
     ];
-    list.map(|(role, uses, ty, n_in, n_out, products)| {
-        let exact = matches!(ty, F16);
-        Subject {
-            roles: vec![role.to_owned()],
-            uses,
-            products,
-            ty,
-            n_in,
-            n_out,
-            activations: if exact { Activations::F32 } else { Activations::Int8 },
-        }
-    })
-    .into()
+    let mut subjects = Vec::new();
+    for (role, uses, ty, n_in, n_out, products) in list {
+        let (roles, exact) = (vec![role.to_owned()], matches!(ty, F16));
+        let activations = if exact { Activations::F32 } else { Activations::Int8 };
+        add(&mut subjects, Subject { roles, uses, products, ty, n_in, n_out, activations });
+    }
+    subjects
 }
 
 #[cfg(test)]

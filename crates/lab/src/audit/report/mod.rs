@@ -1,5 +1,5 @@
-//! The report of an audit: data that serialises, and the same in words ([`markdown`]) and as a page
-//! with plots ([`html`]).
+//! The report of an audit: data that serialises, and the same in words ([`markdown()`]) and as a page
+//! with plots ([`html()`]).
 
 mod html;
 mod markdown;
@@ -103,7 +103,7 @@ impl Report {
         products.iter().filter_map(gain).sum()
     }
 
-    /// Share of the copy bandwidth that a product reaches.
+    /// Share of the read bandwidth that a product reaches.
     pub fn share_of_read(&self, found: &Found) -> f64 {
         found.speed() / self.device.read
     }
