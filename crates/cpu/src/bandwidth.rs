@@ -73,7 +73,8 @@ impl Cpu {
         Ok((2 * len * size_of::<f32>()) as f64 / best)
     }
 
-    /// Seconds that a region of the thread pool takes with a task for each thread that does nothing.
+    /// Seconds that a region of the thread pool takes, with a task for each thread that does
+    /// nothing.
     pub fn launch_time(&mut self) -> f64 {
         let threads = self.threads();
         let mut best = f64::INFINITY;

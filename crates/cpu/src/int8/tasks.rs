@@ -6,8 +6,8 @@ use crate::tiles::CpuTile;
 /// Multiplications that a task has at least: enough work to outweigh taking it.
 const TASK_PRODUCTS: usize = 64 * 1024;
 
-/// Tasks per thread, where there is enough work and unless the tile says otherwise: so many that the
-/// threads end together, so few that a thread mostly reads on where it is.
+/// Tasks per thread, where there is enough work and unless the tile says otherwise: so many that
+/// the threads end together, so few that a thread mostly reads on where it is.
 const TASKS_PER_THREAD: usize = 16;
 
 /// What shares the threads at once, and how it is cut.

@@ -170,8 +170,8 @@ impl<B: Backend> Scheduler<B> {
         found
     }
 
-    /// Runs one window over all requests that have a slot, after giving slots that are free to those
-    /// that wait. What goes wrong with a request is told to it and to no other.
+    /// Runs one window over all requests that have a slot, after giving free slots to those that
+    /// wait. What goes wrong with a request is told to it and to no other.
     pub fn step(&mut self, sink: &mut JobSink<'_>) {
         self.reap(sink);
         self.admit(sink);
