@@ -123,3 +123,40 @@ fn message(turn: &Turn) -> Value {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    use crate::model_file::ModelFile;
+
+    #[test]
+    fn fault_071_an_empty_turn_leaves_message_ends_where_they_were() {
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/sample/sample.gguf");
+        let file = ModelFile::open(Some(&sample)).unwrap();
+        let new = || Conversation::new(file.template().unwrap(), file.tokenizer().unwrap());
+        // Nothing, blanks only, and text at each place.
+        for texts in [["", "Hi", ""], ["Hi", "", "Ho"], [" ", "\n", " "], ["Hi", "Ho", "Hum"]] {
+            for think in [Think::Off, Think::On] {
+                let mut conversation = new();
+                conversation.system = texts[0].is_empty().then(String::new);
+                let mut before: Vec<u32> = Vec::new();
+                let mut ends = 0;
+                for text in texts {
+                    conversation.add_user(text);
+                    let prompt = conversation.prompt(think).unwrap();
+                    let all = conversation.message_ends(&prompt);
+                    // One more of the user, and of the assistant before it; each behind what was
+                    // there, so that a state saved at an end is found again.
+                    let behind = all.iter().filter(|end| **end <= before.len()).count();
+                    assert!(all.len() > ends && behind >= ends, "{texts:?}: {all:?} after {ends}");
+                    let last = all[all.len() - 1];
+                    assert!(ends == 0 || prompt[..before.len()] == before[..], "{texts:?}");
+                    (before, ends) = (prompt[..last].to_vec(), all.len());
+                    conversation.add_assistant("", text);
+                }
+            }
+        }
+    }
+}
