@@ -176,20 +176,29 @@ impl<B: Backend> Scheduler<B> {
         self.reap(sink);
         self.admit(sink);
         let parts = self.plan(sink);
-        if parts.is_empty() {
-            return;
+        if !parts.is_empty() {
+            self.totals.steps += 1;
+            self.run(&parts, sink);
         }
+    }
+
+    /// Runs a window.
+    fn run(&mut self, parts: &[Part], sink: &mut JobSink<'_>) {
         let started = Instant::now();
         let feeds: Vec<Feed<'_>> = parts.iter().map(Part::feed).collect();
         let result = self.engine.forward_into(&feeds, &mut self.logits);
         let took = started.elapsed();
-        self.totals.steps += 1;
+        let broken = |part: &Part| self.engine.is_broken(part.slot).unwrap_or(true);
         match result {
-            Ok(()) => self.share(&parts, took, sink),
+            Ok(()) => self.share(parts, took, sink),
+            // Nothing was run, and whose fault it was shows when each goes alone.
+            Err(_) if parts.len() > 1 && !parts.iter().any(broken) => {
+                parts.chunks(1).for_each(|alone| self.run(alone, sink));
+            }
             // The error itself goes to the first one: they all were in the window that failed.
             Err(error) => {
                 let mut error = Some(error);
-                for Part { slot, .. } in &parts {
+                for Part { slot, .. } in parts {
                     let told = error.take().unwrap_or(Error::SlotBroken { slot: *slot });
                     self.fail(*slot, told, sink);
                 }
