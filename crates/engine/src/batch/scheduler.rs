@@ -251,12 +251,15 @@ impl<B: Backend> Scheduler<B> {
         let (count, chunk) = (self.slots.len(), self.engine.config().chunk);
         let turn = usize::try_from(self.totals.steps % (2 * count as u64)).unwrap_or(0);
         let due = self.slots.iter().flatten().any(|live| live.prompt_done().is_some());
+        // Where there is one row, answers and prompts take turns; so two steps are one turn of the
+        // slots, or some would only come first when the other kind has the row.
         let kept = self.limits.prompt_rows.min(chunk / 4).max(turn % 2);
+        let turn = turn / 2;
         let rows = if due { chunk - kept } else { chunk };
         let mut parts = self.answers(turn, rows, sink);
         let left = chunk - parts.iter().map(|part| part.tokens.len()).sum::<usize>();
         let most = if parts.is_empty() { left } else { left.min(self.limits.prompt_rows.max(1)) };
-        self.prompts(most, &mut parts);
+        self.prompts((turn, most), &mut parts);
         parts
     }
 
@@ -300,8 +303,9 @@ impl<B: Backend> Scheduler<B> {
     }
 
     /// Fills `rows` rows with pieces of prompts, shared evenly by those that have some left and do
-    /// not wait. A piece ends where a state is to be saved.
-    fn prompts(&self, mut rows: usize, parts: &mut Vec<Part>) {
+    /// not wait; where there are fewer rows than prompts, the slots from number `turn` on get them.
+    /// A piece ends where a state is to be saved.
+    fn prompts(&self, (turn, mut rows): (usize, usize), parts: &mut Vec<Part>) {
         let left = |live: &Live| match live.stage {
             Stage::Prompt { done } if !live.prefill.waits => {
                 let point = live.prefill.points.front().map(|(at, _)| *at);
@@ -316,6 +320,9 @@ impl<B: Backend> Scheduler<B> {
                 due.push((slot, left));
             }
         }
+        let count = self.slots.len();
+        due.sort_by_key(|(slot, _)| (slot + count - turn) % count);
+        due.truncate(rows);
         // The shortest first: what they do not need is left for the others.
         due.sort_by_key(|(slot, left)| (left.len(), *slot));
         for (i, (slot, left)) in due.iter().enumerate() {
