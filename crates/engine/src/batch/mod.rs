@@ -2,7 +2,8 @@
 //! that have a slot, prompts beside answers.
 //!
 //! With a cache, no beginning of a prompt is computed twice while it is there: not after another
-//! request, and not beside it either. What a request gets does not depend on its company: its bytes are those of a run of its own.
+//! request, and not beside it either. What a request gets does not depend on its company: its bytes
+//! are those of a run of its own.
 
 mod admission;
 mod job;
