@@ -135,9 +135,10 @@ fn a_long_prompt_does_not_stall_an_answer() {
     let second = scheduler.submit(long.clone()).unwrap();
     // Every step gives the short one a token, and the long one a piece of its prompt.
     for _ in 0..20 {
-        let before = scheduler.totals().generated;
+        let before = *scheduler.totals();
         log.step(&mut scheduler);
-        assert!(scheduler.totals().generated > before);
+        let after = scheduler.totals();
+        assert!(after.generated > before.generated && after.prefilled <= before.prefilled + 8);
     }
     assert!(scheduler.totals().prefilled >= 160);
     log.run(&mut scheduler);
@@ -166,6 +167,149 @@ fn nobody_starves_where_a_window_is_too_short_for_all() {
             assert_eq!(log.done[id].tokens, expected.0, "windows of {chunk}");
         }
     }
+}
+
+#[test]
+fn a_long_prompt_is_not_starved_by_short_ones_that_keep_coming() {
+    // One row beside an answer, or one row at all.
+    for (chunk, prompt_rows, answer) in [(1, 64, false), (2, 64, true), (48, 0, true)] {
+        let (engine, tokenizer) = sample(4, chunk);
+        let limits = Limits { prompt_rows, ..Limits::default() };
+        let mut scheduler = Scheduler::new(engine, tokenizer, limits);
+        let short = job(scheduler.tokenizer(), "Once upon", 1);
+        let long = Job { prompt: (300..330).collect(), ..short.clone() };
+        if answer {
+            scheduler.submit(job(scheduler.tokenizer(), "The", 390)).unwrap();
+        }
+        let id = scheduler.submit(long).unwrap();
+        let (mut log, mut steps) = (Log::default(), 0);
+        while !log.done.contains_key(&id) {
+            while scheduler.waiting() < 4 {
+                scheduler.submit(short.clone()).unwrap();
+            }
+            log.step(&mut scheduler);
+            steps += 1;
+            // A row in every turn of four slots, each of which takes two steps.
+            assert!(steps <= 2 * 4 * 30 + 8, "windows of {chunk}, {prompt_rows} rows for prompts");
+        }
+    }
+}
+
+#[test]
+fn answers_take_turns_with_each_other_and_with_prompts_that_keep_coming() {
+    for (slots, chunk) in [(4, 1), (3, 1), (4, 2), (4, 3)] {
+        let (engine, tokenizer) = sample(slots, chunk);
+        let mut scheduler = Scheduler::new(engine, tokenizer, Limits::default());
+        let of = |text: &str, tokens| job(scheduler.tokenizer(), text, tokens);
+        let (a, b) = (of("Once", 390), of("The", 12));
+        let other = Job { prompt: (300..340).collect(), ..of("It", 1) };
+        let [a, b] = [a, b].map(|job| scheduler.submit(job).unwrap());
+        let mut log = Log::default();
+        for step in 0..2 * slots * 14 {
+            while scheduler.waiting() < slots {
+                scheduler.submit(other.clone()).unwrap();
+            }
+            log.step(&mut scheduler);
+            assert!(scheduler.totals().steps == step as u64 + 1, "no window is left out");
+        }
+        let text = log.text(a).len();
+        assert!(log.done.contains_key(&b) && text > 0, "{slots} slots, windows of {chunk}");
+    }
+}
+
+#[test]
+fn stop_strings_and_limits_end_a_round_in_the_middle_and_no_other_text() {
+    let long = job(&sample(1, 8).1, "Once upon a time", 50);
+    let text: Vec<char> = solo(std::slice::from_ref(&long)).remove(0).1.chars().collect();
+    // One text that ends at many places: some of them with drafts behind that are right, too.
+    let ended = |i: usize| {
+        let stop: String = text[text.len() * i / 10..].iter().take(4).collect();
+        let drafts = ["mtp:4", "mtp:4", "lookup", "off"][i % 4].parse().unwrap();
+        let (stop, max_tokens) = match i {
+            0..3 => (Vec::new(), Some(i)),
+            _ => (vec![String::new(), stop], None),
+        };
+        Job { stop, drafts, max_tokens, ..long.clone() }
+    };
+    let jobs: Vec<Job> = (0..10).map(ended).collect();
+    let expected = solo(&jobs);
+    for (slots, chunk) in [(10, 48), (3, 9)] {
+        let (engine, tokenizer) = sample(slots, chunk);
+        let mut scheduler = Scheduler::new(engine, tokenizer, Limits::default());
+        let ids: Vec<JobId> =
+            jobs.iter().map(|job| scheduler.submit(job.clone()).unwrap()).collect();
+        let mut log = Log::default();
+        log.run(&mut scheduler);
+        for (i, (id, expected)) in ids.iter().zip(&expected).enumerate() {
+            assert_eq!((&log.done[id].tokens, log.text(*id)), (&expected.0, &expected.1[..]));
+            let finish = &log.done[id].finish;
+            let stopped = matches!(finish, Finish::StopString(_));
+            assert!(if i < 3 { *finish == Finish::Length } else { stopped }, "{i}: {finish:?}");
+            assert!(i > 2 || log.done[id].tokens.len() == i);
+        }
+        // What was drawn behind the end is not in the state, either.
+        for id in ids.iter().skip(3).filter(|_| slots == 10) {
+            let prompt = [&long.prompt[..], &log.done[id].tokens, &[300]].concat();
+            let next = Job { prompt, max_tokens: Some(1), ..long.clone() };
+            let id = scheduler.submit(next).unwrap();
+            log.run(&mut scheduler);
+            assert_eq!(log.done[&id].prefilled, 2);
+        }
+    }
+}
+
+#[test]
+fn who_asks_for_no_drafts_gets_none_whoever_had_the_slot_before() {
+    let mut scheduler = scheduler(1, Limits::default());
+    let mut log = Log::default();
+    let mut drafted = Vec::new();
+    for drafts in ["mtp:2", "off", "mtp:2", "lookup", "off"] {
+        let drafts = drafts.parse().unwrap();
+        let job = Job { drafts, ..job(scheduler.tokenizer(), "Once upon a time", 12) };
+        let before = scheduler.totals().drafted;
+        let id = scheduler.submit(job).unwrap();
+        log.run(&mut scheduler);
+        let total = log.done[&id].speculation.total().drafted;
+        assert_eq!(scheduler.totals().drafted - before, total);
+        drafted.push(total > 0);
+    }
+    assert_eq!([drafted[0], drafted[1], drafted[2], drafted[4]], [true, false, true, false]);
+}
+
+#[test]
+fn limits_are_exact() {
+    let (engine, tokenizer) = sample(2, 48);
+    let per_token = engine.cache_bytes_per_token();
+    let limits = Limits {
+        queue: 0,
+        request_tokens: 30,
+        cache_bytes: Some(60 * per_token),
+        ..Limits::default()
+    };
+    let mut scheduler = Scheduler::new(engine, tokenizer, limits);
+    let of = |prompt| Job {
+        prompt: vec![300; prompt],
+        max_tokens: None,
+        sampling: SamplingParams { logit_bias: vec![(300, 100.0)], ..Default::default() },
+        ..Job::default()
+    };
+    // Whoever may go on for ever comes to the limit of a request; two of those fit to the byte.
+    let ids = [of(30), of(20)].map(|job| scheduler.submit(job).unwrap());
+    assert_eq!(scheduler.submit(of(20)), Err(Refused::QueueFull { limit: 0 }));
+    let mut log = Log::default();
+    log.step(&mut scheduler);
+    assert_eq!((scheduler.live(), scheduler.waiting()), (2, 0));
+    log.run(&mut scheduler);
+    for (id, tokens) in ids.iter().zip([1, 11]) {
+        let summary = &log.done[id];
+        assert_eq!((summary.tokens.len(), &summary.finish), (tokens, &Finish::ContextFull));
+    }
+    for _ in 0..2 {
+        scheduler.submit(of(20)).unwrap();
+    }
+    log.step(&mut scheduler);
+    assert_eq!((scheduler.live(), scheduler.waiting()), (2, 0));
+    assert_eq!(scheduler.submit(of(20)), Err(Refused::QueueFull { limit: 0 }));
 }
 
 #[test]

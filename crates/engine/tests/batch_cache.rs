@@ -168,6 +168,92 @@ fn who_waits_for_a_prompt_that_is_broken_off_goes_on_alone() {
 }
 
 #[test]
+fn who_waited_for_the_same_prompt_waits_for_each_other_when_it_is_broken_off() {
+    let mut scheduler = cached(4, 16, ROOMY);
+    let jobs: Vec<Job> = common_beginning(&scheduler)[..4]
+        .iter()
+        .map(|job| Job { boundaries: Vec::new(), ..job.clone() })
+        .collect();
+    let expected = solo(&jobs);
+    let common = common_beginning(&scheduler)[0].boundaries[0];
+    let ids: Vec<JobId> = jobs.iter().map(|job| submit(&mut scheduler, job)).collect();
+    let mut log = Log::default();
+    log.step(&mut scheduler);
+    scheduler.cancel(ids[0]);
+    log.run(&mut scheduler);
+    let own: usize = jobs[1..].iter().map(|job| job.prompt.len() - common).sum();
+    // Sixteen tokens by the first, the rest by the second; nobody computes it beside another. The
+    // code words begin with what they have in common, too.
+    assert!(scheduler.totals().prefilled as usize <= common + own, "{:?}", scheduler.totals());
+    for (id, expected) in ids.iter().zip(&expected).skip(1) {
+        assert_eq!(log.done[id].tokens, expected.0);
+    }
+}
+
+#[test]
+fn what_is_reused_twice_by_one_request_counts_once() {
+    let mut scheduler = cached(3, 48, ROOMY);
+    let long = job(scheduler.tokenizer(), &preface(), 2);
+    let short = Job { prompt: long.prompt[..40].to_vec(), ..long.clone() };
+    let mut log = Log::default();
+    submit(&mut scheduler, &short);
+    log.run(&mut scheduler);
+    // Both have the beginning; then one waits for what the other computes.
+    let ids = [&long, &long].map(|job| submit(&mut scheduler, job));
+    log.run(&mut scheduler);
+    let reused = ids.map(|id| log.done[&id].reused);
+    assert!(0 < reused[0] && reused[0] < reused[1]);
+    assert_eq!(scheduler.totals().reused, (reused[0] + reused[1]) as u64);
+}
+
+#[test]
+fn whatever_boundaries_are_given_texts_are_the_same_and_end() {
+    let mut one = job(cached(1, 48, 0).tokenizer(), &preface(), 4);
+    let len = 130;
+    one.prompt.truncate(len);
+    let with = |prompt: &[u32], boundaries: Vec<usize>, max_tokens| Job {
+        prompt: prompt.to_vec(),
+        boundaries,
+        max_tokens: Some(max_tokens),
+        ..one.clone()
+    };
+    let more = [&one.prompt[..], &[301]].concat();
+    let jobs = [
+        with(&one.prompt, vec![len, 90, 5, 5, 90, usize::MAX, 0, 64, 64], 4),
+        with(&more, vec![len, len, len + 1, 1], 4),
+        with(&one.prompt[..len - 1], vec![usize::MAX; 3], 1),
+        with(&one.prompt, (0..2 * len).rev().collect(), 0),
+        with(&[&one.prompt[..100], &[301, 302]].concat(), vec![101, 100, 99], 4),
+        with(&more, Vec::new(), 4),
+    ];
+    let expected = solo(&jobs);
+    // What one state of the longest prompt takes, to the byte.
+    let exact = {
+        let mut scheduler = cached(1, 48, ROOMY);
+        submit(&mut scheduler, &with(&more, vec![len], 1));
+        Log::default().run(&mut scheduler);
+        scheduler.cache().unwrap().bytes() / 2
+    };
+    for (slots, chunk, budget) in [(6, 48, ROOMY), (2, 7, ROOMY), (3, 48, exact), (3, 5, 1)] {
+        let mut scheduler = cached(slots, chunk, budget);
+        let ids: Vec<JobId> = jobs.iter().map(|job| submit(&mut scheduler, job)).collect();
+        let (mut log, mut steps) = (Log::default(), 0);
+        while !scheduler.is_idle() {
+            log.step(&mut scheduler);
+            assert!(scheduler.cache().unwrap().bytes() <= budget);
+            steps += 1;
+            assert!(steps < 4 * 6 * len, "somebody waits for ever");
+        }
+        for (id, (job, expected)) in ids.iter().zip(jobs.iter().zip(&expected)) {
+            let summary = &log.done[id];
+            assert_eq!(summary.tokens, expected.0, "{slots} slots, {budget} bytes");
+            let computed = if job.max_tokens == Some(0) { 0 } else { job.prompt.len() };
+            assert_eq!(summary.reused + summary.prefilled, computed);
+        }
+    }
+}
+
+#[test]
 fn a_request_is_given_the_slot_that_holds_its_text() {
     let mut scheduler = cached(3, 48, 0);
     assert!(scheduler.cache().is_none());

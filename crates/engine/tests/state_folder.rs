@@ -408,6 +408,131 @@ fn fault_070_shorter_states_of_the_same_text_go_before_those_of_others() {
 }
 
 #[test]
+fn a_clock_that_goes_back_and_a_budget_of_a_byte_cost_states_and_nothing_else() {
+    let path = folder("clock");
+    let mut engine = plain_engine();
+    let texts: Vec<Vec<u32>> = (0..3).map(|salt| tokens(70, salt)).collect();
+    save(&mut engine, &mut open(&path), "0", &texts[0]);
+    let ahead = std::time::SystemTime::now() + std::time::Duration::from_secs(1 << 30);
+    for file in files(&path, ".state") {
+        std::fs::File::options().write(true).open(file).unwrap().set_modified(ahead).unwrap();
+    }
+    let budget = total(&path) * 5 / 2;
+    let mut store = StateFolder::open(&path, "a", budget).unwrap();
+    for (text, owner) in texts[1..].iter().zip(["1", "2"]) {
+        let saved = save(&mut engine, &mut store, owner, text);
+        assert!(matches!(saved, Saved::Written { total, .. } if total <= budget), "{saved:?}");
+        let longer = [&text[..], &[1]].concat();
+        assert_eq!(recall(&mut engine, &mut store, &longer), found(70));
+    }
+    let mut tiny = StateFolder::open(&path, "a", 1).unwrap();
+    assert_eq!(save(&mut engine, &mut tiny, "3", &tokens(70, 9)), Saved::NoRoom);
+    assert_eq!(files(&path, ".state").len(), 2);
+}
+
+#[test]
+fn a_file_of_other_settings_under_a_name_of_these_is_not_used() {
+    let path = folder("settings");
+    let mut engine = plain_engine();
+    let text = tokens(70, 1);
+    let longer = [&text[..], &[1]].concat();
+    save(&mut engine, &mut open(&path), "x", &text);
+    let [state, piece] = [".state", ".piece"].map(|ending| files(&path, ending).remove(0));
+    let mut other = StateFolder::open(&path, "b", PLENTY).unwrap();
+    save(&mut engine, &mut other, "x", &text);
+    for own in [state, piece] {
+        let ending = format!(".{}", own.extension().unwrap().to_str().unwrap());
+        let theirs = files(&path, &ending).into_iter().find(|path| *path != own).unwrap();
+        let good = std::fs::read(&own).unwrap();
+        std::fs::copy(theirs, &own).unwrap();
+        let result = recall(&mut engine, &mut open(&path), &longer);
+        assert!(result.tokens == 0 && result.ignored[0].contains("other settings"), "{result:?}");
+        std::fs::write(&own, good).unwrap();
+        assert_eq!(recall(&mut engine, &mut open(&path), &longer), found(70));
+    }
+}
+
+#[test]
+fn another_conversation_s_longer_text_does_not_make_a_state_go_early() {
+    let path = folder("branches");
+    let mut engine = plain_engine();
+    let (text, old) = (tokens(140, 1), tokens(70, 2));
+    save(&mut engine, &mut open(&path), "old", &old);
+    save(&mut engine, &mut open(&path), "short", &text[..70]);
+    save(&mut engine, &mut open(&path), "long", &text[..139]);
+    let mut store = StateFolder::open(&path, "a", total(&path)).unwrap();
+    save(&mut engine, &mut store, "new", &tokens(70, 3));
+    let found = [&old[..], &text[..70]].map(|text| {
+        let longer = [text, &[1]].concat();
+        recall(&mut engine, &mut store, &longer).tokens
+    });
+    assert_eq!(found, [0, 70]);
+}
+
+#[test]
+fn what_a_slot_holds_counts_as_far_as_it_is_of_use() {
+    let path = folder("counts");
+    let text = tokens(200, 1);
+    let mut engine = plain_engine();
+    let mut cache = StateCache::for_states(64 << 20);
+    engine.prefill(0, &text[..70], Want::Nothing).unwrap();
+    engine.remember(0, &mut cache, Mark::Boundary).unwrap();
+    save(&mut engine, &mut open(&path), "x", &text[..70]);
+    engine.prefill(0, &text[70..150], Want::Nothing).unwrap();
+    // All of the prompt is too much: its last token has to be computed.
+    assert_eq!(engine.recall_saved(0, &mut open(&path), &text[..150]).unwrap(), found(70));
+    assert_eq!(engine.history(0).unwrap(), &text[..70]);
+    // What the cache has is not taken where the slot has more.
+    engine.prefill(0, &text[70..150], Want::Nothing).unwrap();
+    let to = (&mut open(&path), Owner::named("x"));
+    let saved = engine.save_for(0, to, &text, Some(&mut cache)).unwrap();
+    assert!(matches!(saved, Saved::Written { tokens: 150, .. }), "{saved:?}");
+}
+
+#[test]
+fn what_is_saved_once_more_counts_as_used() {
+    let path = folder("again");
+    let mut engine = plain_engine();
+    let texts: Vec<Vec<u32>> = (0..3).map(|salt| tokens(70, salt)).collect();
+    save(&mut engine, &mut open(&path), "0", &texts[0]);
+    let budget = total(&path) * 5 / 2;
+    let mut store = StateFolder::open(&path, "a", budget).unwrap();
+    save(&mut engine, &mut store, "1", &texts[1]);
+    assert_eq!(save(&mut engine, &mut store, "0", &texts[0]), Saved::Known { tokens: 70 });
+    save(&mut engine, &mut store, "2", &texts[2]);
+    let there = texts.iter().map(|text| {
+        let longer = [&text[..], &[1]].concat();
+        recall(&mut engine, &mut store, &longer).tokens > 0
+    });
+    assert_eq!(there.collect::<Vec<_>>(), [true, false, true]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_may_be_a_link_and_files_that_are_links_are_not_used() {
+    let (path, link) = (folder("linked"), folder("link"));
+    let _ = std::fs::remove_file(&link);
+    std::fs::create_dir_all(&path).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let mut engine = plain_engine();
+    let text = tokens(70, 1);
+    save(&mut engine, &mut open(&link), "x", &text);
+    let longer = [&text[..], &[1]].concat();
+    assert_eq!(recall(&mut engine, &mut open(&link), &longer), found(70));
+    // A state elsewhere, behind a link of its name: it is none of this folder's.
+    let (state, other) = (files(&path, ".state").remove(0), folder("elsewhere"));
+    std::fs::create_dir_all(&other).unwrap();
+    let other = other.join("state");
+    std::fs::rename(&state, &other).unwrap();
+    std::os::unix::fs::symlink(&other, &state).unwrap();
+    let before = std::fs::read(&other).unwrap();
+    assert_eq!(recall(&mut engine, &mut open(&link), &longer), found(0));
+    assert!(matches!(save(&mut engine, &mut open(&link), "x", &text), Saved::Written { .. }));
+    assert_eq!(recall(&mut engine, &mut open(&link), &longer), found(70));
+    assert!(!state.is_symlink() && std::fs::read(&other).unwrap() == before);
+}
+
+#[test]
 fn what_a_stopped_program_left_is_removed() {
     let path = folder("left");
     let mut engine = plain_engine();

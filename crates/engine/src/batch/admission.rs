@@ -121,15 +121,25 @@ impl<B: Backend> Scheduler<B> {
             return;
         }
         for slot in 0..self.slots.len() {
-            let waits = prefixes::waits(&self.slots, slot);
-            let Some(live) = &mut self.slots[slot] else { continue };
-            let waited = std::mem::replace(&mut live.prefill.waits, waits);
-            if waited
-                && !waits
-                && let Err(error) = self.recall(slot)
-            {
-                self.fail(slot, error, sink);
+            if !self.wait(slot) {
+                continue;
+            }
+            match self.recall(slot) {
+                // Whoever it waited for may have gone before the end of what they share: others
+                // that waited, too, now compute it for each other.
+                Ok(()) => {
+                    prefixes::meet(&mut self.slots, slot);
+                    self.wait(slot);
+                }
+                Err(error) => self.fail(slot, error, sink),
             }
         }
+    }
+
+    /// Decides whether the request on `slot` waits; true if it did and need not any more.
+    fn wait(&mut self, slot: usize) -> bool {
+        let waits = prefixes::waits(&self.slots, slot);
+        let Some(live) = &mut self.slots[slot] else { return false };
+        std::mem::replace(&mut live.prefill.waits, waits) && !waits
     }
 }

@@ -176,20 +176,29 @@ impl<B: Backend> Scheduler<B> {
         self.reap(sink);
         self.admit(sink);
         let parts = self.plan(sink);
-        if parts.is_empty() {
-            return;
+        if !parts.is_empty() {
+            self.totals.steps += 1;
+            self.run(&parts, sink);
         }
+    }
+
+    /// Runs a window.
+    fn run(&mut self, parts: &[Part], sink: &mut JobSink<'_>) {
         let started = Instant::now();
         let feeds: Vec<Feed<'_>> = parts.iter().map(Part::feed).collect();
         let result = self.engine.forward_into(&feeds, &mut self.logits);
         let took = started.elapsed();
-        self.totals.steps += 1;
+        let broken = |part: &Part| self.engine.is_broken(part.slot).unwrap_or(true);
         match result {
-            Ok(()) => self.share(&parts, took, sink),
+            Ok(()) => self.share(parts, took, sink),
+            // Nothing was run, and whose fault it was shows when each goes alone.
+            Err(_) if parts.len() > 1 && !parts.iter().any(broken) => {
+                parts.chunks(1).for_each(|alone| self.run(alone, sink));
+            }
             // The error itself goes to the first one: they all were in the window that failed.
             Err(error) => {
                 let mut error = Some(error);
-                for Part { slot, .. } in &parts {
+                for Part { slot, .. } in parts {
                     let told = error.take().unwrap_or(Error::SlotBroken { slot: *slot });
                     self.fail(*slot, told, sink);
                 }
@@ -242,12 +251,15 @@ impl<B: Backend> Scheduler<B> {
         let (count, chunk) = (self.slots.len(), self.engine.config().chunk);
         let turn = usize::try_from(self.totals.steps % (2 * count as u64)).unwrap_or(0);
         let due = self.slots.iter().flatten().any(|live| live.prompt_done().is_some());
+        // Where there is one row, answers and prompts take turns; so two steps are one turn of the
+        // slots, or some would only come first when the other kind has the row.
         let kept = self.limits.prompt_rows.min(chunk / 4).max(turn % 2);
+        let turn = turn / 2;
         let rows = if due { chunk - kept } else { chunk };
         let mut parts = self.answers(turn, rows, sink);
         let left = chunk - parts.iter().map(|part| part.tokens.len()).sum::<usize>();
         let most = if parts.is_empty() { left } else { left.min(self.limits.prompt_rows.max(1)) };
-        self.prompts(most, &mut parts);
+        self.prompts((turn, most), &mut parts);
         parts
     }
 
@@ -291,8 +303,9 @@ impl<B: Backend> Scheduler<B> {
     }
 
     /// Fills `rows` rows with pieces of prompts, shared evenly by those that have some left and do
-    /// not wait. A piece ends where a state is to be saved.
-    fn prompts(&self, mut rows: usize, parts: &mut Vec<Part>) {
+    /// not wait; where there are fewer rows than prompts, the slots from number `turn` on get them.
+    /// A piece ends where a state is to be saved.
+    fn prompts(&self, (turn, mut rows): (usize, usize), parts: &mut Vec<Part>) {
         let left = |live: &Live| match live.stage {
             Stage::Prompt { done } if !live.prefill.waits => {
                 let point = live.prefill.points.front().map(|(at, _)| *at);
@@ -307,6 +320,9 @@ impl<B: Backend> Scheduler<B> {
                 due.push((slot, left));
             }
         }
+        let count = self.slots.len();
+        due.sort_by_key(|(slot, _)| (slot + count - turn) % count);
+        due.truncate(rows);
         // The shortest first: what they do not need is left for the others.
         due.sort_by_key(|(slot, left)| (left.len(), *slot));
         for (i, (slot, left)) in due.iter().enumerate() {

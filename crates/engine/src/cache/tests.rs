@@ -90,6 +90,16 @@ fn fault_064_the_same_text_twice_is_a_hit_as_far_as_it_was_saved() {
 }
 
 #[test]
+fn what_is_saved_once_more_counts_as_used() {
+    let mut cache = Cache::new(BLOCK, 2 * (SNAPSHOT + 8));
+    for tokens in [[1, 1], [2, 2], [1, 1], [3, 3]] {
+        insert(&mut cache, &tokens, Mark::Boundary);
+    }
+    let there = [1, 2, 3].map(|token| found(&mut cache, &[token; 3]));
+    assert_eq!(there, [2, 0, 2]);
+}
+
+#[test]
 fn fault_065_a_text_no_longer_than_the_snapshot_is_a_miss() {
     let mut cache = Cache::new(BLOCK, 100_000);
     for len in [3, 8, 9] {

@@ -12,12 +12,17 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 pub(crate) fn sample(slots: usize, chunk: usize) -> (Engine<Cpu>, Tokenizer) {
+    sample_of(slots, chunk, 400)
+}
+
+/// With another context.
+pub(crate) fn sample_of(slots: usize, chunk: usize, context: usize) -> (Engine<Cpu>, Tokenizer) {
     let file = Gguf::open(root().join("models/sample/sample.gguf")).unwrap();
     let checkpoint = Checkpoint::load(&file).unwrap();
     let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
     let config = EngineConfig {
         slots,
-        context: 400,
+        context,
         chunk,
         deferred: 9.min(chunk),
         mtp: Some(NormExtent::Whole),
