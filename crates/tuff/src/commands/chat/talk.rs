@@ -176,6 +176,7 @@ impl Talk {
 
     /// Answers the last message once more. Another seed makes it another answer.
     fn regenerate(&mut self) -> Result<(), Error> {
+        let before = self.conversation.turns().to_vec();
         if !self.conversation.take_back_answer() {
             note("There is no message to answer yet.");
             return Ok(());
@@ -184,7 +185,12 @@ impl Talk {
         if self.settings.sampling.temperature == 0.0 {
             note("The temperature is 0: the answer will be the same.");
         }
-        self.answer().map(drop)
+        let result = self.answer();
+        if !matches!(result, Ok(Answered::Yes)) {
+            // There is no other answer, so the one that was given stays.
+            self.conversation.set_turns(before);
+        }
+        result.map(drop)
     }
 
     /// Answers a message, or takes it back if there is no answer.
