@@ -4,8 +4,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::{
-    audit, bench, chat, conversations, detokenize, draft_vocab, inspect, kld, logits, render,
-    routes, run, tokenize,
+    audit, bench, chat, conversations, detokenize, draft_vocab, inspect, kld, logits, parity,
+    render, routes, run, tokenize,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -71,6 +71,8 @@ pub(crate) enum Command {
     Bench(Box<bench::Args>),
     /// Measure every kernel on this machine, choose the best tiles, and write a report.
     Audit(Box<audit::Args>),
+    /// Check every kernel on this machine against the reference.
+    Parity(parity::Args),
     /// Compare what two models, or one with two settings, predict on a text.
     Kld(Box<kld::Args>),
     /// Record which experts a text uses, and tell what that is like.
@@ -87,6 +89,7 @@ impl Command {
             Command::DraftVocab(args) => args.is_quiet(),
             Command::Bench(args) => args.quiet,
             Command::Audit(args) => args.quiet,
+            Command::Parity(args) => args.quiet,
             Command::Kld(args) => args.quiet,
             Command::Routes(args) => args.quiet,
             Command::Conversations(_)

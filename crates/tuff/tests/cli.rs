@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "run",
     "chat",
     "conversations",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 13] = [
     "draft-vocab build",
     "bench",
     "audit",
+    "parity",
     "kld",
     "routes",
 ];
@@ -46,7 +47,7 @@ fn help_teaches() {
 
 #[test]
 fn wrong_command_lines_are_usage_errors() {
-    let wrong: [&[&str]; 11] = [
+    let wrong: [&[&str]; 15] = [
         &[],
         &["jump"],
         &["run", "-p", "a", "-f", "b"],
@@ -55,6 +56,10 @@ fn wrong_command_lines_are_usage_errors() {
         &["inspect", "a", "-m", "b"],
         &["inspect", "--text", "a"],
         &["inspect", "--draft-vocab", "a", "--json"],
+        &["parity", "--quick", "--full"],
+        &["parity", "--isa", "z80"],
+        &["bench", "--ab", "--threads 1"],
+        &["bench", "--ab", "--threads 1", "--threads 2", "--kv", "q8_0"],
         &["draft-vocab"],
         &["draft-vocab", "build", "--scripts", "latin"],
         &["draft-vocab", "build", "--scripts", "klingon", "-o", "x"],

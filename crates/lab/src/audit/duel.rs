@@ -89,24 +89,19 @@ pub(crate) fn duel<B: Tunable>(
 fn verdict(pairs: &[(f64, f64)]) -> Duel {
     let ratios: Vec<f64> = pairs.iter().map(|(a, b)| (b / a).ln()).collect();
     let middle = median(ratios.clone());
-    let off = ratios.iter().map(|ratio| (ratio - middle).abs()).collect();
-    // 1.4826 times the median deviation is the standard deviation of normal values, and 1.2533
-    // standard errors of a mean are one of a median.
-    let normal = 1.4826 * median(off) * 1.2533 / (pairs.len() as f64).sqrt();
-    // More than half of the pairs may agree by chance while the rest are far off.
-    let noise = normal.max(rank_error(ratios));
+    // The middle four fifths, which a few slow calls do not move, span 2.563 standard deviations of
+    // normal values, and 1.2533 standard errors of a mean are one of a median.
+    let noise = spread(ratios) / 2.563 * 1.2533 / (pairs.len() as f64).sqrt();
     let first = median(pairs.iter().map(|(a, _)| *a).collect());
     let second = median(pairs.iter().map(|(_, b)| *b).collect());
     Duel { ratio: middle.exp(), noise, first, second, pairs: pairs.len() }
 }
 
-/// Standard error of the median from ranks, whatever the distribution: how many of n values are
-/// below its middle varies by `sqrt(n) / 2`.
-fn rank_error(mut values: Vec<f64>) -> f64 {
+/// From the value that a tenth lies below to the one that a tenth lies above.
+fn spread(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
-    let n = values.len();
-    let below = ((n as f64 - (n as f64).sqrt()) / 2.0) as usize;
-    (values[n - 1 - below] - values[below]) / 2.0
+    let tenth = values.len() / 10;
+    values[values.len() - 1 - tenth] - values[tenth]
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

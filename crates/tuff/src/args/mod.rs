@@ -7,7 +7,9 @@ mod sampling;
 mod speculation;
 mod text;
 
-pub(crate) use engine::{BackendName, DeviceArgs, EngineArgs, OtherDeviceArgs};
+pub(crate) use engine::{
+    BackendName, DeviceArgs, EngineArgs, MAX_THREADS, OtherDeviceArgs, parse_isa,
+};
 pub(crate) use model::ModelArg;
 pub(crate) use sampling::{SamplingArgs, advised};
 pub(crate) use speculation::{BlockArgs, Drafting, SpecArgs, uses_block, wants_block};

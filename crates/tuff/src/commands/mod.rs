@@ -9,6 +9,7 @@ pub(crate) mod draft_vocab;
 pub(crate) mod inspect;
 pub(crate) mod kld;
 pub(crate) mod logits;
+pub(crate) mod parity;
 pub(crate) mod render;
 pub(crate) mod routes;
 pub(crate) mod run;
@@ -34,6 +35,7 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::DraftVocab(args) => draft_vocab::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Audit(args) => audit::run(&args),
+        Command::Parity(args) => parity::run(&args),
         Command::Kld(args) => kld::run(&args),
         Command::Routes(args) => routes::run(&args),
     }
