@@ -39,6 +39,66 @@ use quant::{Packed, PackedVisitor};
 /// Values of a row that share a scale when activations are brought to 8 bits.
 pub const INT8_GROUP: usize = 32;
 
+/// How far a device may be off, in words, for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The bound on a product in f32.
+    Product,
+    /// The bound on a product with activations of 8 bits.
+    Product8,
+    /// A share of the largest value.
+    Share,
+    /// The same where gates are products with activations of 8 bits.
+    Share8,
+    /// The same where keys and values may be rounded to a neighbouring code.
+    ShareCodes,
+    /// Not at all.
+    Exact,
+}
+
+impl Bound {
+    /// Name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Product => "product f32",
+            Self::Product8 => "product int8",
+            Self::Share => "share",
+            Self::Share8 => "share int8",
+            Self::ShareCodes => "share codes",
+            Self::Exact => "exact",
+        }
+    }
+
+    /// What it says.
+    pub fn statement(self) -> &'static str {
+        match self {
+            Self::Product => {
+                "n products take at most n/4 + 16 roundings of 2^-24 each into the sum of \
+                 |weight * activation|; denormal parts may become zero"
+            }
+            Self::Product8 => {
+                "as product f32, and each activation may be off by half a step, 1/254 of the \
+                 largest of its 32; not on inputs that 8 bits hold exactly"
+            }
+            Self::Share => "2e-5 of the largest value of the output",
+            Self::Share8 => {
+                "as share, and what activations of 8 bits may change in the products of the gates"
+            }
+            Self::ShareCodes => {
+                "as share, and what keys and values may change that are rounded to the \
+                 neighbouring code; the chosen blocks exactly"
+            }
+            Self::Exact => "the same result",
+        }
+    }
+}
+
+impl serde::Serialize for Bound {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
 /// `|scale * code| + |offset|` of every element of weight row `row`.
 pub(crate) fn sizes(weight: &Weight, row: usize) -> Vec<f64> {
     struct Sizes<'a>(&'a [u8]);

@@ -1,14 +1,16 @@
 //! The case: an operation with its sizes, which knows its inputs, what to expect, the error that is
 //! allowed, and how many bytes and operations it takes.
 
+use crate::bound::Bound;
 use crate::compare::{Expected, Fault, Worst, compare};
 use crate::memory::Output;
 use crate::ops::{
-    Attention, DeltaRule, DraftInput, Experts, HyperConnection, Matmul, Ngram, Sampling,
+    Attention, DeltaRule, DraftInput, Experts, HcStep, HyperConnection, Matmul, Ngram, Sampling,
 };
 use crate::timing::{Budget, Measured, measure};
 use crate::{Cost, Input};
 use kernels::reference::Reference;
+use kernels::tiles::{Product, Shape};
 use kernels::{Backend, Error};
 
 /// f32 sums of up to some thousand terms against f64 sums, through a few operations in a row: each
@@ -28,6 +30,11 @@ pub(crate) trait Op {
 
     /// Bytes and operations of one call.
     fn cost(&self) -> Cost;
+
+    /// How far a device may be off, in words.
+    fn bound(&self) -> Bound {
+        Bound::Share
+    }
 
     /// What it is checked with.
     fn inputs(&self) -> &'static [Input];
@@ -120,17 +127,85 @@ impl OpCase {
         each!(self, op => op.cost())
     }
 
+    /// The operation: what the name begins with, `gemv`.
+    pub fn family(&self) -> String {
+        self.name().split('/').next().unwrap_or_default().to_owned()
+    }
+
+    /// Format of the weights, or of keys and values; none for operations on f32 alone.
+    pub fn format(&self) -> Option<&'static str> {
+        match self {
+            Self::Matmul(op) => Some(op.ty.name()),
+            Self::Experts(op) => Some(op.ty.name()),
+            Self::HyperConnection(op) if op.step == HcStep::Read => Some(op.ty.name()),
+            Self::Attention(op) => Some(op.kv.name()),
+            Self::HyperConnection(_)
+            | Self::DeltaRule(_)
+            | Self::Ngram(_)
+            | Self::DraftInput(_)
+            | Self::Sampling(_) => None,
+        }
+    }
+
+    /// How far a device may be off.
+    pub fn bound(&self) -> Bound {
+        each!(self, op => op.bound())
+    }
+
+    /// What a tile of the operation is chosen by, for those that have tiles.
+    pub fn shape(&self) -> Option<Shape> {
+        let (product, ty, activations, n_in, n_out) = match self {
+            Self::Matmul(op) => (Product::Matrix, op.ty, op.activations, op.n_in, op.n_out),
+            Self::Experts(op) => (Product::Experts, op.ty, op.activations, op.n_in, op.n_out),
+            _ => return None,
+        };
+        Some(Shape { product, ty, activations, n_in, n_out })
+    }
+
     /// Holds the device against the reference on every kind of input.
     ///
     /// # Errors
     /// [`Miss`], naming the worst value of the first output that is wrong, or the error of a device
     /// that refuses the case.
     pub fn check<B: Backend>(&self, backend: &mut B) -> Result<Worst, Miss> {
-        each!(self, op => check(op, backend)).map_err(|fault| Miss {
+        let checked = self.answers().map_err(Fault::from);
+        checked.and_then(|answers| self.check_against(&answers, backend)).map_err(|fault| Miss {
             case: self.name(),
             device: backend.name(),
             fault: Box::new(fault),
         })
+    }
+
+    /// What the reference gives on every kind of input.
+    ///
+    /// # Errors
+    /// Memory that is short, or sizes that do not fit together.
+    pub(crate) fn answers(&self) -> Result<Answers, Error> {
+        each!(self, op => answers(op))
+    }
+
+    /// As [`OpCase::check`], with what the reference gives.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub(crate) fn check_against<B: Backend>(
+        &self,
+        answers: &Answers,
+        backend: &mut B,
+    ) -> Result<Worst, Fault> {
+        each!(self, op => check(op, answers, backend))
+    }
+
+    /// Everything that it gives.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn outputs<B: Backend>(
+        &self,
+        backend: &mut B,
+        input: Input,
+    ) -> Result<Vec<Output>, Error> {
+        each!(self, op => op.run(backend, input))
     }
 
     /// The bits of everything that it gives, for a comparison of two ways to compute it.
@@ -142,7 +217,7 @@ impl OpCase {
         backend: &mut B,
         input: Input,
     ) -> Result<Vec<u32>, Error> {
-        let outputs = each!(self, op => op.run(backend, input))?;
+        let outputs = self.outputs(backend, input)?;
         Ok(outputs.iter().flat_map(|out| &out.values).map(|value| value.to_bits()).collect())
     }
 
@@ -170,13 +245,21 @@ impl OpCase {
     }
 }
 
-fn check<O: Op, B: Backend>(op: &O, backend: &mut B) -> Result<Worst, Fault> {
+/// What the reference gives on every kind of input, made once for any number of devices.
+#[derive(Debug)]
+pub(crate) struct Answers(Vec<(Input, Vec<Expected>)>);
+
+fn answers<O: Op>(op: &O) -> Result<Answers, Error> {
+    let answer = |&input: &Input| Ok((input, op.expected(input)?));
+    Ok(Answers(op.inputs().iter().map(answer).collect::<Result<_, Error>>()?))
+}
+
+fn check<O: Op, B: Backend>(op: &O, answers: &Answers, backend: &mut B) -> Result<Worst, Fault> {
     let mut worst: Option<Worst> = None;
-    for &input in op.inputs() {
-        let expected = op.expected(input)?;
-        let found = op.run(backend, input)?;
-        for (found, expected) in found.iter().zip(&expected) {
-            let here = compare(input, found, expected)?;
+    for (input, expected) in &answers.0 {
+        let found = op.run(backend, *input)?;
+        for (found, expected) in found.iter().zip(expected) {
+            let here = compare(*input, found, expected)?;
             if here.as_ref().map(|w| w.share) > worst.as_ref().map(|w| w.share) {
                 worst = here;
             }

@@ -49,17 +49,55 @@ pub const QSA: QsaShape = QsaShape {
 /// n-gram feature layer of the full-size model.
 pub const PLE: PleShape = PleShape { streams: 4, width: 2560, kernel: 4, dilation: 3, eps: EPS };
 
+/// How large the cases of a list are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    /// Matrices, `(n_in, n_out)`; a format takes those whose rows are whole blocks.
+    pub(crate) shapes: &'static [(usize, usize)],
+    /// Projections of experts with `n_in` and `n_out`.
+    pub(crate) projections: &'static [(Projection, usize, usize)],
+    /// Experts, how many a row uses, and how many of these all rows have in common.
+    pub(crate) choice: (MoeChoice, usize),
+    pub(crate) gdn: GdnShape,
+    /// Residual streams, and the rank of their gates.
+    pub(crate) hc: (HcShape, usize),
+    pub(crate) qsa: QsaShape,
+    /// Tokens before the window.
+    pub(crate) contexts: &'static [usize],
+    pub(crate) ple: PleShape,
+    pub(crate) vocab: usize,
+}
+
+/// The full-size model. Few experts are enough to check; a benchmark takes as many as the caches
+/// cannot hold. Rows of a window have 4 of their 10 experts in common.
+pub(crate) const FULL: Scale = Scale {
+    shapes: &SHAPES,
+    projections: &[
+        (Projection::GateUp, 2560, 640),
+        (Projection::FusedGateUp, 2560, 640),
+        (Projection::Down, 640, 2560),
+    ],
+    choice: (MoeChoice { experts: 24, used: 10 }, 4),
+    gdn: GDN,
+    hc: (HC, 320),
+    qsa: QSA,
+    contexts: &[1000, 4000],
+    ple: PLE,
+    vocab: 248_320,
+};
+
 /// All standard cases.
 pub fn standard() -> Vec<OpCase> {
-    let mut cases = matmuls();
-    cases.extend(experts());
-    cases.extend(ROWS.into_iter().flat_map(others));
-    cases
+    of_scale(&FULL, &ROWS)
 }
 
 /// The standard cases whose name contains one of `filters`; all of them if there are no filters.
 pub fn matching(filters: &[String]) -> Vec<OpCase> {
-    let mut cases = standard();
+    retain(standard(), filters)
+}
+
+/// Those of `cases` whose name contains one of `filters`; all of them if there are no filters.
+pub(crate) fn retain(mut cases: Vec<OpCase>, filters: &[String]) -> Vec<OpCase> {
     cases.retain(|case| {
         let name = case.name();
         filters.is_empty() || filters.iter().any(|filter| name.contains(filter))
@@ -67,16 +105,24 @@ pub fn matching(filters: &[String]) -> Vec<OpCase> {
     cases
 }
 
+/// Every family and format at this scale, in windows of so many rows.
+pub(crate) fn of_scale(scale: &Scale, rows: &[usize]) -> Vec<OpCase> {
+    let mut cases = matmuls(scale, rows);
+    cases.extend(experts(scale, rows));
+    cases.extend(rows.iter().flat_map(|rows| others(scale, *rows)));
+    cases
+}
+
 fn fits(ty: TensorType, n_in: usize) -> bool {
     n_in.is_multiple_of(ty.block_elements())
 }
 
-fn matmuls() -> Vec<OpCase> {
+fn matmuls(scale: &Scale, rows: &[usize]) -> Vec<OpCase> {
     let mut cases = Vec::new();
     for ty in weight_types() {
-        for (n_in, n_out) in SHAPES.into_iter().filter(|(n_in, _)| fits(ty, *n_in)) {
+        for &(n_in, n_out) in scale.shapes.iter().filter(|(n_in, _)| fits(ty, *n_in)) {
             for activations in PRECISIONS {
-                for rows in ROWS {
+                for &rows in rows {
                     let matmul = Matmul { ty, n_in, n_out, rows, activations };
                     cases.push(OpCase::Matmul(matmul));
                 }
@@ -86,27 +132,20 @@ fn matmuls() -> Vec<OpCase> {
     cases
 }
 
-/// Few experts are enough to check; a benchmark takes as many as the caches cannot hold. Rows of a
-/// window have 4 of their 10 experts in common.
-fn experts() -> Vec<OpCase> {
+fn experts(scale: &Scale, rows: &[usize]) -> Vec<OpCase> {
     let mut cases = Vec::new();
-    let choice = MoeChoice { experts: 24, used: 10 };
-    let sizes = [
-        (Projection::GateUp, 2560, 640),
-        (Projection::FusedGateUp, 2560, 640),
-        (Projection::Down, 640, 2560),
-    ];
+    let (choice, shared) = scale.choice;
     for ty in weight_types() {
-        for (projection, n_in, n_out) in sizes.into_iter().filter(|s| fits(ty, s.1)) {
+        for &(projection, n_in, n_out) in scale.projections.iter().filter(|s| fits(ty, s.1)) {
             for activations in PRECISIONS {
-                for rows in ROWS {
+                for &rows in rows {
                     cases.push(OpCase::Experts(Experts {
                         projection,
                         ty,
                         n_in,
                         n_out,
                         choice,
-                        shared: 4,
+                        shared,
                         rows,
                         activations,
                     }));
@@ -117,37 +156,32 @@ fn experts() -> Vec<OpCase> {
     cases
 }
 
-fn others(rows: usize) -> Vec<OpCase> {
+fn others(scale: &Scale, rows: usize) -> Vec<OpCase> {
     let mut cases = Vec::new();
     for step in [DeltaStep::Conv, DeltaStep::Scan, DeltaStep::OutputGate] {
-        cases.push(OpCase::DeltaRule(DeltaRule { step, shape: GDN, rows }));
+        cases.push(OpCase::DeltaRule(DeltaRule { step, shape: scale.gdn, rows }));
     }
+    let (streams, rank) = scale.hc;
     let hc = |step, ty, activations| {
-        OpCase::HyperConnection(HyperConnection {
-            step,
-            shape: HC,
-            rank: 320,
-            ty,
-            rows,
-            activations,
-        })
+        let shape = streams;
+        OpCase::HyperConnection(HyperConnection { step, shape, rank, ty, rows, activations })
     };
     for ty in [TensorType::F16, TensorType::Q8_0] {
         cases.extend(PRECISIONS.map(|activations| hc(HcStep::Read, ty, activations)));
     }
     cases.push(hc(HcStep::Inject, TensorType::F32, Activations::F32));
-    for context in [1000, 4000] {
-        for shape in [QSA, QsaShape { block: 0, ..QSA }] {
+    for &context in scale.contexts {
+        for shape in [scale.qsa, QsaShape { block: 0, ..scale.qsa }] {
             for kv in KvType::ALL {
                 cases.push(OpCase::Attention(Attention { shape, kv, context, rows }));
             }
         }
     }
-    cases.push(OpCase::Ngram(Ngram { shape: PLE, rows }));
+    cases.push(OpCase::Ngram(Ngram { shape: scale.ple, rows }));
     for extent in [NormExtent::Whole, NormExtent::PerStream] {
-        cases.push(OpCase::DraftInput(DraftInput { shape: HC, extent, rows }));
+        cases.push(OpCase::DraftInput(DraftInput { shape: streams, extent, rows }));
     }
-    cases.push(OpCase::Sampling(Sampling { vocab: 248_320, rows }));
+    cases.push(OpCase::Sampling(Sampling { vocab: scale.vocab, rows }));
     cases
 }
 

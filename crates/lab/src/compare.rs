@@ -30,7 +30,7 @@ pub struct Worst {
 }
 
 /// One value of an output.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Place {
     /// The activations.
     pub input: Input,
@@ -105,15 +105,54 @@ pub enum Fault {
         /// The value in the window (found) and alone (expected).
         place: Place,
     },
+    /// A tile gives other bits than the one built in.
+    #[error("{place}: bits differ from those of the built-in tile")]
+    Tile {
+        /// The value with the tile (found) and with the built-in one (expected).
+        place: Place,
+    },
     /// The device refused.
     #[error("{0}")]
     Device(String),
+}
+
+impl Fault {
+    /// The value that is wrong, if it is one value.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Value { place, .. } | Self::Company { place } | Self::Tile { place } => {
+                Some(place)
+            }
+            Self::NotFinite(place) | Self::Hidden(place) | Self::Untouched(place) => Some(place),
+            Self::PastEnd { .. } | Self::Length { .. } | Self::Device(_) => None,
+        }
+    }
 }
 
 impl From<kernels::Error> for Fault {
     fn from(error: kernels::Error) -> Self {
         Self::Device(error.to_string())
     }
+}
+
+/// Compares an output of a tile with that of the built-in tile, bit by bit.
+pub(crate) fn same_bits(input: Input, found: &Output, expected: &Output) -> Result<(), Fault> {
+    let output = expected.what;
+    if found.values.len() != expected.values.len() {
+        let (found, expected) = (found.values.len(), expected.values.len());
+        return Err(Fault::Length { input, output, found, expected });
+    }
+    if let Some(past) = found.guard.iter().position(|x| !is_poison(*x)) {
+        return Err(Fault::PastEnd { input, output, past });
+    }
+    for (i, (&found, &value)) in found.values.iter().zip(&expected.values).enumerate() {
+        if found.to_bits() != value.to_bits() {
+            let (row, column) = (i / expected.width, i % expected.width);
+            let place = Place { input, output, row, column, found, expected: value, bound: 0.0 };
+            return Err(Fault::Tile { place });
+        }
+    }
+    Ok(())
 }
 
 /// Compares one output; `Ok` is the worst value, if there is any that is finite.

@@ -92,3 +92,9 @@ impl Input {
         }
     }
 }
+
+impl serde::Serialize for Input {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

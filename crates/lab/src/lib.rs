@@ -8,6 +8,7 @@
 //!
 //! * [`cases`]: the standard list, with names to filter by.
 //! * [`bound`]: how far a product may be off, derived.
+//! * [`parity`]: all of them, with every tile, on any number of devices.
 //! * [`report`]: results as a Markdown table or as data.
 //!
 //! And of whole models: [`divergence`]: how far two computations are apart at a position; [`kld`]:
@@ -33,6 +34,7 @@ mod input;
 pub mod kld;
 mod memory;
 mod ops;
+pub mod parity;
 mod random;
 pub mod report;
 pub mod requant;

@@ -34,24 +34,24 @@ fn hc_read(activations: Activations) -> OpCase {
 }
 
 fn fault(case: &OpCase, way: Way) -> Fault {
-    *case.check(&mut Toy(way)).unwrap_err().fault
+    *case.check(&mut Toy::new(way)).unwrap_err().fault
 }
 
 #[test]
 fn rounding_to_8_bits_passes_where_it_is_allowed_for_every_format() {
     for ty in weight_types() {
-        let worst = matmul(ty, 512, Int8).check(&mut Toy(Way::EightBits)).unwrap();
+        let worst = matmul(ty, 512, Int8).check(&mut Toy::new(Way::EightBits)).unwrap();
         assert!(worst.share > 0.0, "{}: nothing was rounded", ty.name());
-        matmul(ty, 512, F32).check(&mut Toy(Way::EightBits)).unwrap();
+        matmul(ty, 512, F32).check(&mut Toy::new(Way::EightBits)).unwrap();
         let found = fault(&matmul(ty, 512, F32), Way::EightBitsAlways);
         assert!(matches!(found, Fault::Value { .. }), "{}: {found}", ty.name());
     }
     for projection in [Projection::GateUp, Projection::FusedGateUp, Projection::Down] {
-        experts(projection, Int8).check(&mut Toy(Way::EightBits)).unwrap();
+        experts(projection, Int8).check(&mut Toy::new(Way::EightBits)).unwrap();
         let found = fault(&experts(projection, F32), Way::EightBitsAlways);
         assert!(matches!(found, Fault::Value { .. }), "{found}");
     }
-    hc_read(Int8).check(&mut Toy(Way::EightBits)).unwrap();
+    hc_read(Int8).check(&mut Toy::new(Way::EightBits)).unwrap();
     assert!(matches!(fault(&hc_read(F32), Way::EightBitsAlways), Fault::Value { .. }));
 }
 
@@ -61,7 +61,7 @@ fn every_fault_of_a_product_is_caught_in_either_precision() {
     for (ty, n_in) in [(TensorType::Q8_0, 10240), (TensorType::IQ3_S, 2560)] {
         for activations in [F32, Int8] {
             let case = matmul(ty, n_in, activations);
-            case.check(&mut Toy(Way::Exact)).unwrap();
+            case.check(&mut Toy::new(Way::Exact)).unwrap();
             type Is = fn(&Fault) -> bool;
             let expected: [(Way, Is); 8] = [
                 (Way::WrongValue, |f| matches!(f, Fault::Value { .. })),
@@ -92,7 +92,7 @@ fn a_message_names_case_device_place_values_and_bound() {
         rows: 2,
         activations: F32,
     });
-    let miss = case.check(&mut Toy(Way::Untouched)).unwrap_err();
+    let miss = case.check(&mut Toy::new(Way::Untouched)).unwrap_err();
     let Fault::Untouched(place) = &*miss.fault else { panic!("{miss}") };
     assert_eq!((place.input, place.output), (Input::Uniform, "y"));
     assert_eq!((place.row, place.column), (1, 6));
@@ -144,7 +144,7 @@ fn faults_of_the_other_families_are_caught() {
     });
     let right = [step(DeltaStep::Conv), step(DeltaStep::OutputGate), attention(0), inject];
     for case in right {
-        case.check(&mut Toy(Way::Exact)).unwrap();
+        case.check(&mut Toy::new(Way::Exact)).unwrap();
     }
     let wrong = [
         (step(DeltaStep::Scan), Way::WrongValue),
@@ -159,8 +159,8 @@ fn faults_of_the_other_families_are_caught() {
         (hc_read(Int8), Way::NeighbourGroup),
     ];
     for (case, way) in wrong {
-        case.check(&mut Toy(Way::Exact)).unwrap();
-        let found = case.check(&mut Toy(way));
+        case.check(&mut Toy::new(Way::Exact)).unwrap();
+        let found = case.check(&mut Toy::new(way));
         assert!(found.is_err(), "{}, {way:?}: {found:?}", case.name());
     }
 }

@@ -5,7 +5,7 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::{
     audit, bench, chat, conversations, convert, detokenize, draft_vocab, inspect, kld, logits,
-    render, requant, routes, run, tokenize,
+    parity, render, requant, routes, run, tokenize,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -75,6 +75,8 @@ pub(crate) enum Command {
     Bench(Box<bench::Args>),
     /// Measure every kernel on this machine, choose the best tiles, and write a report.
     Audit(Box<audit::Args>),
+    /// Check every kernel on this machine against the reference.
+    Parity(parity::Args),
     /// Compare what two models, or one with two settings, predict on a text.
     Kld(Box<kld::Args>),
     /// Record which experts a text uses, and tell what that is like.
@@ -93,6 +95,7 @@ impl Command {
             Command::Requant(args) => args.write.quiet,
             Command::Bench(args) => args.quiet,
             Command::Audit(args) => args.quiet,
+            Command::Parity(args) => args.quiet,
             Command::Kld(args) => args.quiet,
             Command::Routes(args) => args.quiet,
             Command::Conversations(_)

@@ -92,6 +92,19 @@ pub(crate) enum Error {
         /// The first token that differs, from 1.
         at: usize,
     },
+    /// Kernels that are not what the reference is.
+    #[error(
+        "{misses} of {checks} checks missed, the first: {first}; this is a fault of tuff, please \
+         report it with the processor and these lines"
+    )]
+    Parity {
+        /// Cases and tiles that missed.
+        misses: usize,
+        /// Cases and tiles that were checked.
+        checks: usize,
+        /// The first of them.
+        first: String,
+    },
     /// The input is not usable: what, where, and what to do.
     #[error("{0}")]
     Refused(String),
@@ -132,7 +145,7 @@ impl Error {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::File { .. } | Error::Output(_) | Error::Input(_) | Error::NoModel { .. } => 1,
-            Error::TextChanged { .. } => 1,
+            Error::TextChanged { .. } | Error::Parity { .. } => 1,
             Error::Gguf(source) => gguf_exit_code(source),
             Error::Model { .. } | Error::Unusable { .. } => 3,
             Error::Engine(source) => engine_exit_code(source),

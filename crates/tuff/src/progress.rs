@@ -26,6 +26,8 @@ pub(crate) enum Unit {
     Tokens,
     /// Runs of a test.
     Runs,
+    /// Cases of kernels.
+    Cases,
     /// Seconds.
     Seconds,
 }
@@ -77,6 +79,7 @@ fn bar(what: &'static str, unit: Unit, total: u64) -> ProgressBar {
         Unit::Bytes => "{prefix} [{bar:30}] {decimal_bytes}/{decimal_total_bytes}",
         Unit::Tokens => "{prefix} [{bar:30}] {pos}/{len} tokens",
         Unit::Runs => "{prefix} [{bar:30}] {pos}/{len} runs",
+        Unit::Cases => "{prefix} [{bar:30}] {pos}/{len} cases",
         Unit::Seconds => "{prefix} [{bar:30}] {pos}/{len} seconds",
     };
     let style = ProgressStyle::with_template(template)

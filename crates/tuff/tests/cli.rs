@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "run",
     "chat",
     "conversations",
@@ -20,6 +20,7 @@ const COMMANDS: [&str; 15] = [
     "requant",
     "bench",
     "audit",
+    "parity",
     "kld",
     "routes",
 ];
@@ -48,7 +49,7 @@ fn help_teaches() {
 
 #[test]
 fn wrong_command_lines_are_usage_errors() {
-    let wrong: [&[&str]; 11] = [
+    let wrong: [&[&str]; 15] = [
         &[],
         &["jump"],
         &["run", "-p", "a", "-f", "b"],
@@ -57,6 +58,10 @@ fn wrong_command_lines_are_usage_errors() {
         &["inspect", "a", "-m", "b"],
         &["inspect", "--text", "a"],
         &["inspect", "--draft-vocab", "a", "--json"],
+        &["parity", "--quick", "--full"],
+        &["parity", "--isa", "z80"],
+        &["bench", "--ab", "--threads 1"],
+        &["bench", "--ab", "--threads 1", "--threads 2", "--kv", "q8_0"],
         &["draft-vocab"],
         &["draft-vocab", "build", "--scripts", "latin"],
         &["draft-vocab", "build", "--scripts", "klingon", "-o", "x"],

@@ -32,6 +32,8 @@ pub struct Duel {
     pub first: f64,
     /// Median seconds of the second.
     pub second: f64,
+    /// Pairs that counted.
+    pub pairs: usize,
 }
 
 impl Duel {
@@ -92,7 +94,7 @@ fn verdict(pairs: &[(f64, f64)]) -> Duel {
     let noise = spread(ratios) / 2.563 * 1.2533 / (pairs.len() as f64).sqrt();
     let first = median(pairs.iter().map(|(a, _)| *a).collect());
     let second = median(pairs.iter().map(|(_, b)| *b).collect());
-    Duel { ratio: middle.exp(), noise, first, second }
+    Duel { ratio: middle.exp(), noise, first, second, pairs: pairs.len() }
 }
 
 /// From the value that a tenth lies below to the one that a tenth lies above.

@@ -1,6 +1,7 @@
 //! Attention over a filled cache (family `qsa`): append, select, attend.
 
 use super::{copies, window};
+use crate::bound::Bound;
 use crate::case::{Call, F32_SHARE, Op};
 use crate::compare::Expected;
 use crate::memory::{Output, poisoned, upload, vector};
@@ -168,6 +169,10 @@ impl Op for Attention {
         let per_row =
             4 * attended * shape.query_dim() + 2 * blocks * shape.index_heads * shape.index_dim;
         Cost { bytes: bytes as u64, ops: (self.rows * per_row) as u64 }
+    }
+
+    fn bound(&self) -> Bound {
+        Bound::ShareCodes
     }
 
     fn inputs(&self) -> &'static [Input] {

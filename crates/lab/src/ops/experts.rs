@@ -2,7 +2,7 @@
 
 use super::activations_name;
 use crate::blocks::{DISTINCT_ROWS, Rows, weight_from};
-use crate::bound::Products;
+use crate::bound::{Bound, Products};
 use crate::case::{Call, Op};
 use crate::compare::Expected;
 use crate::memory::{Output, poisoned, upload};
@@ -209,6 +209,13 @@ impl Op for Experts {
         Cost {
             bytes: (self.host_plan().groups().len() * self.expert_bytes()) as u64,
             ops: 2 * stacks * (self.pairs() * self.n_in * self.n_out) as u64,
+        }
+    }
+
+    fn bound(&self) -> Bound {
+        match self.activations {
+            Activations::F32 => Bound::Product,
+            Activations::Int8 => Bound::Product8,
         }
     }
 

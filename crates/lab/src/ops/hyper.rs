@@ -2,7 +2,7 @@
 
 use super::{activations_name, copies};
 use crate::blocks::{Rows, weight};
-use crate::bound::{INT8_GROUP, Inexact, sizes};
+use crate::bound::{Bound, INT8_GROUP, Inexact, sizes};
 use crate::case::{Call, F32_SHARE, Op};
 use crate::compare::Expected;
 use crate::memory::{Output, poisoned, upload, vector};
@@ -168,6 +168,13 @@ impl Op for HyperConnection {
                 ops: 2 * rows * (wide * (2 * self.rank + self.shape.streams)) as u64,
             },
             HcStep::Inject => Cost { bytes: 8 * rows * wide as u64, ops: 2 * rows * wide as u64 },
+        }
+    }
+
+    fn bound(&self) -> Bound {
+        match (self.step, self.activations) {
+            (HcStep::Read, Activations::Int8) => Bound::Share8,
+            _ => Bound::Share,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{activations_name, copies};
 use crate::blocks::{DISTINCT_ROWS, Rows, weight};
-use crate::bound::Products;
+use crate::bound::{Bound, Products};
 use crate::case::{Call, Op};
 use crate::compare::{Expected, Fault, Place};
 use crate::memory::{Output, poisoned, upload};
@@ -50,6 +50,13 @@ impl Op for Matmul {
     fn cost(&self) -> Cost {
         let ops = 2 * self.n_in as u64 * self.n_out as u64 * self.rows as u64;
         Cost { bytes: self.bytes() as u64, ops }
+    }
+
+    fn bound(&self) -> Bound {
+        match self.activations {
+            Activations::F32 => Bound::Product,
+            Activations::Int8 => Bound::Product8,
+        }
     }
 
     fn inputs(&self) -> &'static [Input] {

@@ -1,6 +1,7 @@
 //! The best token of each row (family `head`).
 
 use super::copies;
+use crate::bound::Bound;
 use crate::case::{Call, Op};
 use crate::compare::Expected;
 use crate::memory::{Output, upload};
@@ -50,6 +51,10 @@ impl Op for Sampling {
     fn cost(&self) -> Cost {
         let values = (self.rows * self.vocab) as u64;
         Cost { bytes: 4 * values, ops: values }
+    }
+
+    fn bound(&self) -> Bound {
+        Bound::Exact
     }
 
     fn inputs(&self) -> &'static [Input] {

@@ -1,5 +1,8 @@
 //! A backend that computes as the reference does, but for products in which it commits a chosen
 //! fault.
+#![allow(dead_code, reason = "every test file uses its own part")]
+
+mod tiles;
 
 use kernels::gdn::{GdnInput, GdnSlot};
 use kernels::hc::HcRead;
@@ -9,6 +12,7 @@ use kernels::mtp::MtpNorms;
 use kernels::ple::PleInput;
 use kernels::qsa::{AttendQuery, IndexQuery};
 use kernels::reference::Reference;
+use kernels::tiles::Tile;
 use kernels::{
     Activations, Device, Error, Gdn, GdnShape, Gemv, Hc, HcShape, HcWeights, Head, Moe, Mtp, Ple,
     PleShape, PleWeights, Qsa, QsaKeys, QsaShape, Weight, Window,
@@ -46,7 +50,11 @@ pub(crate) enum Way {
 }
 
 #[derive(Debug)]
-pub(crate) struct Toy(pub(crate) Way);
+pub(crate) struct Toy {
+    way: Way,
+    /// The tile that every product uses.
+    tile: Tile,
+}
 
 /// A matrix and what it was loaded for.
 #[derive(Debug)]
@@ -67,9 +75,14 @@ fn eight_bits(x: &mut [f32], d: f32) {
 }
 
 impl Toy {
+    /// A toy that computes in this way.
+    pub(crate) fn new(way: Way) -> Self {
+        Self { way, tile: Tile::default() }
+    }
+
     /// The activations as the toy sees them.
     fn see(&self, x: &mut [f32], n_in: usize, activations: Activations) {
-        let Self(way) = self;
+        let Self { way, .. } = self;
         let rounds = match way {
             Way::EightBits | Way::NeighbourScale => activations == Activations::Int8,
             Way::EightBitsAlways => true,
@@ -99,10 +112,13 @@ impl Gemv for Toy {
     fn matmul(&mut self, w: &Matrix, x: &Vec<f32>, rows: usize, y: &mut Vec<f32>) {
         let Matrix(weight, activations) = w;
         let (mut x, end) = (x.clone(), rows * weight.n_out());
+        if self.skips() {
+            return y[..end].fill(0.0);
+        }
         self.see(&mut x, weight.n_in(), *activations);
         let untouched = y[end - 1];
         Reference.matmul(weight, &x, rows, y);
-        match self.0 {
+        match self.way {
             Way::WrongValue => y[end - 5] *= 1.05,
             Way::Nan => y[end / 2] = f32::NAN,
             Way::Untouched => y[end - 1] = untouched,
@@ -111,6 +127,7 @@ impl Gemv for Toy {
             Way::WrongRow => y[0] = y[1],
             _ => {}
         }
+        self.cut(&mut y[..end]);
     }
 }
 
@@ -146,7 +163,7 @@ impl Moe for Toy {
     ) {
         let (experts, first) = match experts {
             // The fault: gate and up change places.
-            GateUp::Separate { gate, up } if self.0 == Way::WrongRow => {
+            GateUp::Separate { gate, up } if self.way == Way::WrongRow => {
                 (GateUp::Separate { gate: &up.0, up: &gate.0 }, gate)
             }
             GateUp::Separate { gate, up } => (GateUp::Separate { gate: &gate.0, up: &up.0 }, gate),
@@ -155,15 +172,17 @@ impl Moe for Toy {
         let mut u = u.clone();
         self.see(&mut u, first.0.n_in(), first.1);
         Reference.moe_gate_up(plan, experts, &u, act);
+        self.cut(&mut act[..1]);
     }
 
     fn moe_down(&mut self, plan: &Plan, down: &Matrix, act: &Vec<f32>, part: &mut Vec<f32>) {
         let mut act = act.clone();
         self.see(&mut act, down.0.n_in(), down.1);
         Reference.moe_down(plan, &down.0, &act, part);
-        if self.0 == Way::WrongRow {
+        if self.way == Way::WrongRow {
             part[0] = part[1];
         }
+        self.cut(&mut part[..1]);
     }
 
     fn swiglu(&mut self, a: &mut Vec<f32>, b: &Vec<f32>, len: usize) {
@@ -252,7 +271,7 @@ impl Gdn for Toy {
         o: &mut Vec<f32>,
     ) {
         Reference.gdn_scan(shape, window, input, state, o);
-        if self.0 == Way::WrongValue {
+        if self.way == Way::WrongValue {
             state.scan_mut().0[window.runs()[0].slot * shape.state_len() + 1] += 1e-3;
         }
     }
@@ -303,7 +322,7 @@ impl Qsa for Toy {
     ) {
         // The fault: one block fewer may be chosen.
         let fewer = QsaShape { budget: shape.budget.saturating_sub(shape.block), ..*shape };
-        let shape = if self.0 == Way::WrongRow { &fewer } else { shape };
+        let shape = if self.way == Way::WrongRow { &fewer } else { shape };
         Reference.qsa_select(shape, window, query, state, selection);
     }
 
@@ -365,7 +384,7 @@ impl Ple for Toy {
 
     fn export_ple(&mut self, state: &PleState, slot: usize) -> Vec<f32> {
         let mut history = Reference.export_ple(state, slot);
-        if self.0 == Way::WrongRow {
+        if self.way == Way::WrongRow {
             history.rotate_left(1);
         }
         history
@@ -386,7 +405,7 @@ impl Mtp for Toy {
         out: &mut Vec<f32>,
     ) {
         Reference.mtp_input(shape, norms, io, rows, out);
-        if self.0 == Way::WrongRow {
+        if self.way == Way::WrongRow {
             // The fault: streams before the embedding.
             out[..2 * shape.width].rotate_left(shape.width);
         }
@@ -410,7 +429,7 @@ impl Head for Toy {
 
     fn argmax(&mut self, logits: &Vec<f32>, rows: usize, width: usize) -> Vec<Option<u32>> {
         let mut best = Reference.argmax(logits, rows, width);
-        if self.0 == Way::WrongRow {
+        if self.way == Way::WrongRow {
             // The fault: of equal logits the last.
             best[1] = best[1].map(|_| width as u32 - 1);
         }

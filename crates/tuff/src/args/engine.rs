@@ -19,7 +19,7 @@ const DEFAULT_CHUNK: usize = 256;
 const MAX_CONTEXT: u64 = model::sizes::MAX_CONTEXT as u64;
 
 /// More threads than any machine has processors are a slip of the keyboard.
-const MAX_THREADS: u64 = 1024;
+pub(crate) const MAX_THREADS: u64 = 1024;
 
 /// Where the model runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -271,7 +271,8 @@ impl EngineArgs {
     }
 }
 
-fn parse_isa(text: &str) -> Result<Isa, String> {
+/// An instruction set that this processor has.
+pub(crate) fn parse_isa(text: &str) -> Result<Isa, String> {
     let available = Isa::available();
     available.iter().copied().find(|isa| isa.name() == text).ok_or_else(|| {
         let names: Vec<&str> = available.iter().map(|isa| isa.name()).collect();

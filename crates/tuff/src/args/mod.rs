@@ -8,7 +8,9 @@ mod sampling;
 mod speculation;
 mod text;
 
-pub(crate) use engine::{BackendName, DeviceArgs, EngineArgs, OtherDeviceArgs};
+pub(crate) use engine::{
+    BackendName, DeviceArgs, EngineArgs, MAX_THREADS, OtherDeviceArgs, parse_isa,
+};
 pub(crate) use formats::{FormatArgs, WriteArgs, format_lists};
 pub(crate) use model::ModelArg;
 pub(crate) use sampling::{SamplingArgs, advised};

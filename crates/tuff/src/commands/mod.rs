@@ -10,6 +10,7 @@ pub(crate) mod draft_vocab;
 pub(crate) mod inspect;
 pub(crate) mod kld;
 pub(crate) mod logits;
+pub(crate) mod parity;
 pub(crate) mod render;
 pub(crate) mod requant;
 pub(crate) mod routes;
@@ -38,6 +39,7 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Requant(args) => requant::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Audit(args) => audit::run(&args),
+        Command::Parity(args) => parity::run(&args),
         Command::Kld(args) => kld::run(&args),
         Command::Routes(args) => routes::run(&args),
     }

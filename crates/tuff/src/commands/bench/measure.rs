@@ -109,7 +109,10 @@ impl<'a, B: HostBackend> Bench<'a, B> {
     }
 
     /// Runs a test once.
-    fn sample(&mut self, test: Test) -> Result<Sample, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Engine`]; [`Error::Interrupted`].
+    pub(super) fn sample(&mut self, test: Test) -> Result<Sample, Error> {
         let mut time = Duration::ZERO;
         if test.kind == Kind::Slots {
             time = self.slots(test)?;

@@ -2,9 +2,10 @@
 //!
 //! `plan` says what is run, `measure` runs it, `stats` draws the figures from the samples; `text`
 //! and `json` write them down, `limit` says in words what they mean. `facts` is the head of both.
-//! `spec` compares draft modes on texts; `serving` runs whole requests; `single` is the other half:
+//! `ab` compares two settings, `spec` compares draft modes on texts; `serving` runs whole requests; `single` is the other half:
 //! single kernels without a model.
 
+mod ab;
 mod facts;
 mod json;
 mod limit;
@@ -28,6 +29,7 @@ use crate::error::Error;
 use crate::output::OutputFile;
 use crate::progress::Show;
 use crate::{interrupt, session, terminal};
+use ab::AbArgs;
 use facts::{Facts, Machine};
 use measure::{Bench, Results};
 use plan::Plan;
@@ -39,7 +41,7 @@ const EXAMPLES: &str = "\
 Examples:
   tuff bench -m model.gguf --json bench.json         the usual tests, for other programs, too
   tuff bench --spec                                  what drafts gain, on easy and hard texts
-  tuff bench --requests 1,2,4,8                      many requests at once
+  tuff bench --ab \"--kv f16\" \"--kv q8_0\" -p 0        two settings against each other
   tuff bench --kernels gemv/IQ3_S,moe_down           single kernels, without a model
 
 The tests of a round take turns, after a first round that does not count. Tokens are random
@@ -116,6 +118,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     serving: ServingArgs,
     #[command(flatten)]
+    ab: AbArgs,
+    #[command(flatten)]
     model: ModelArg,
     #[command(flatten)]
     device: DeviceArgs,
@@ -136,6 +140,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     if args.serving.is_wanted() {
         return serving::run(args);
     }
+    if args.ab.is_wanted() {
+        return ab::run(args);
+    }
     args.drafts.check()?;
     if !args.kernels.is_empty() {
         return single::run(args);
@@ -146,7 +153,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         true => Some(SpecPlan::new(&args.drafts, (&file, &checkpoint), args.seed)?),
         false => None,
     };
-    let plan = Plan::new(args, &checkpoint.hp, drafts)?;
+    let plan = Plan::new(args, &args.device, &checkpoint.hp, drafts)?;
     let json_file = match &args.json {
         Some(path) if path.as_os_str() != STDOUT => Some(OutputFile::create(path)?),
         _ => None,

@@ -6,6 +6,7 @@ use model::sizes::MAX_CONTEXT;
 
 use super::Args;
 use super::spec::SpecPlan;
+use crate::args::DeviceArgs;
 use crate::error::Error;
 
 /// Windows per run of a verify test: one alone is too short to time well.
@@ -157,12 +158,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The tests of a command line.
+    /// The tests of a command line, on an engine with these settings.
     ///
     /// # Errors
     /// [`Error::Refused`] if there are none or the model cannot hold one.
     pub(super) fn new(
         args: &Args,
+        device: &DeviceArgs,
         hp: &HyperParams,
         drafts: Option<SpecPlan>,
     ) -> Result<Plan, Error> {
@@ -181,7 +183,7 @@ impl Plan {
         let text = drafts.as_ref().map_or(0, SpecPlan::longest);
         let slots = tests.iter().filter(|test| test.kind == Kind::Slots);
         let slots = slots.map(|test| test.size).max().unwrap_or(1);
-        let config = args.device.config(longest.max(text), hp.context);
+        let config = device.config(longest.max(text), hp.context);
         let config = EngineConfig { slots, ..config };
         for test in &tests {
             check(test, config.rope_scaling.reach(hp.context))?;
