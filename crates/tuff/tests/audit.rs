@@ -90,6 +90,7 @@ fn shapes_need_no_model() {
         audit(folder.path(), "--shapes flash-next --rows 1 --prompt-rows 0 --no-search --time 1");
     assert!(run.ok().contains("not measured within --time"), "{}", run.text());
     let report = report(folder.path());
+    assert_eq!(report["share"], 0.4);
     assert!(report["model"].is_null() && report["windows"].as_array().unwrap().is_empty());
 }
 
@@ -98,7 +99,15 @@ fn wrong_audits_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let refused = audit(folder.path(), "--backend reference");
     assert!(refused.fails(4).contains("only the cpu backend"), "{}", refused.stderr);
-    for usage in ["--share 2", "--rows x", "--shapes flash-next -m x", "--time 0"] {
+    let no_routes = audit(folder.path(), "--share-from models/sample/README.md");
+    assert!(no_routes.fails(4).contains("README.md"), "{}", no_routes.stderr);
+    for usage in [
+        "--share 2",
+        "--share 0.1 --share-from x",
+        "--rows x",
+        "--shapes flash-next -m x",
+        "--time 0",
+    ] {
         assert_eq!(audit(folder.path(), usage).code, 2, "{usage}");
     }
 }

@@ -79,6 +79,14 @@ impl Mean {
 }
 
 impl Statistics {
+    /// The share of its `used` experts that each token of a window of 4 has in common with all the
+    /// others, if the rest were each token's own: that many different experts they use together.
+    /// `None` without such a window.
+    pub fn share_of_four(&self, used: usize) -> Option<f64> {
+        let four = self.windows.iter().find(|window| window.tokens == 4)?;
+        Some(((4.0 - four.unique / used as f64) / 3.0).clamp(0.0, 1.0))
+    }
+
     /// Of all tokens of `routes`.
     pub fn of(routes: &Routes) -> Self {
         Self {
@@ -189,6 +197,20 @@ mod tests {
         let found = Statistics::of(&toy::routes(&chosen, 3)).forecasts[1];
         assert_eq!((found.hit, found.all), ((1.0 + 0.5 + 0.5) / 3.0, 1.0 / 3.0));
         assert_eq!(found.first, 1.0);
+    }
+
+    #[test]
+    fn what_windows_share_is_told_by_how_many_experts_they_use() {
+        let of = |unique| {
+            let windows = vec![WindowUse { tokens: 4, unique, uniform: 40.0 }];
+            let (reuse, layers, coverage) = (Vec::new(), Vec::new(), Vec::new());
+            Statistics { windows, reuse, layers, coverage, forecasts: Vec::new() }
+        };
+        // Ten experts each: all the same, four of them the same, none.
+        for (unique, share) in [(10.0, 1.0), (28.0, 0.4), (40.0, 0.0)] {
+            assert!((of(unique).share_of_four(10).unwrap() - share).abs() < 1e-12, "{unique}");
+        }
+        assert_eq!(Statistics { windows: Vec::new(), ..of(1.0) }.share_of_four(10), None);
     }
 
     #[test]

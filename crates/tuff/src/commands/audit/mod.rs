@@ -16,9 +16,11 @@ use engine::activations_of;
 use lab::Budget;
 use lab::audit::report::{self, Report};
 use lab::audit::{self, Effort, Search, Store, Subject, clock_drop, flash_next, of_model};
+use lab::routes::Statistics;
 
 use crate::args::{BackendName, DeviceArgs, ModelArg};
 use crate::commands::bench::{Counts, parse_counts};
+use crate::commands::routes;
 use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::output::OutputFile;
@@ -63,6 +65,9 @@ pub(crate) struct Args {
     /// Share of experts that the rows of a window have in common, 0 to 1; see tuff routes.
     #[arg(long, value_name = "SHARE", default_value_t = 0.4, value_parser = parse_share)]
     share: f64,
+    /// The same from a file of tuff routes: as much as windows of 4 tokens of its text have.
+    #[arg(long, value_name = "FILE", conflicts_with = "share")]
+    share_from: Option<PathBuf>,
     /// Seconds that the measuring of products may take; what is left is measured next time.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     #[arg(value_parser = value_parser!(u64).range(1..=86_400))]
@@ -117,21 +122,25 @@ impl Plan {
         self.rows.iter().chain(&self.prompt_rows).copied().collect()
     }
 
-    fn new(args: &Args) -> Plan {
+    fn new(args: &Args) -> Result<Plan, Error> {
+        let share = match &args.share_from {
+            Some(path) => share_of(path)?,
+            None => args.share,
+        };
         let quick = args.quick;
         let pick = |counts: &Counts, few: &[usize]| {
             let all = counts.to_vec();
             if quick { all.into_iter().filter(|rows| few.contains(rows)).collect() } else { all }
         };
         let search = if args.no_search { Search::Off } else { Search::On };
-        Plan {
+        Ok(Plan {
             rows: pick(&args.rows, &[1, 4]),
             prompt_rows: pick(&args.prompt_rows, &[128]),
             contexts: pick(&args.contexts, &[4000]),
             effort: Effort {
                 time: Duration::from_millis(if quick { 15 } else { 60 }),
                 cold_bytes: if quick { 96 } else { 256 } << 20,
-                share: args.share,
+                share,
                 least: 0.01,
                 search,
             },
@@ -139,8 +148,18 @@ impl Plan {
             drop: if quick { 0 } else { args.drop },
             again: args.again,
             show: if args.quiet { Show::Never } else { Show::OnTerminal },
-        }
+        })
     }
+}
+
+/// What the windows of a text have in common.
+fn share_of(path: &Path) -> Result<f64, Error> {
+    let routes = routes::read(path)?;
+    let share = Statistics::of(&routes).share_of_four(routes.used);
+    share.ok_or_else(|| {
+        let path = path.display();
+        Error::Refused(format!("{path}: the text is shorter than a window of 4 tokens"))
+    })
 }
 
 /// Audits.
@@ -153,7 +172,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         let advice = "only the cpu backend has tiles to audit: leave --backend out";
         return Err(Error::Refused(advice.to_owned()));
     }
-    let plan = Plan::new(args);
+    let plan = Plan::new(args)?;
     std::fs::create_dir_all(&args.output).map_err(Error::file("make the folder", &args.output))?;
     let file = match args.shapes {
         None => Some(args.model.open()?),

@@ -114,7 +114,11 @@ fn write(routes: &Routes, path: &Path) -> Result<(), Error> {
     output.finish()
 }
 
-fn read(path: &Path) -> Result<Routes, Error> {
+/// Reads a file of routes.
+///
+/// # Errors
+/// [`Error::File`]; [`Error::Refused`] for a file that holds no routes.
+pub(crate) fn read(path: &Path) -> Result<Routes, Error> {
     let file = File::open(path).map_err(Error::file("read", path))?;
     let len = file.metadata().map_err(Error::file("read", path))?.len();
     Routes::read(BufReader::new(file), len).map_err(|error| match error {
