@@ -88,4 +88,39 @@ pub enum Error {
         /// What the memory was for.
         what: &'static str,
     },
+    /// There is no such device on this machine, or none that can do the work.
+    #[error("there is no device for the {device} backend: {why}")]
+    NoDevice {
+        /// Name of the device.
+        device: &'static str,
+        /// What was found, and why it does not do.
+        why: String,
+    },
+    /// The device is gone: its driver stopped it, or it was taken out. Nothing that it held can be
+    /// had any more.
+    #[error("the {device} backend lost its device: {why}; start again")]
+    DeviceLost {
+        /// Name of the device.
+        device: &'static str,
+        /// What the driver says.
+        why: String,
+    },
+    /// The driver does not accept a program for the device.
+    #[error("the {device} backend could not build the kernel {kernel}: {why}")]
+    KernelBuild {
+        /// Name of the device.
+        device: &'static str,
+        /// Name of the kernel with its parameters.
+        kernel: String,
+        /// What the compiler says.
+        why: String,
+    },
+    /// The device failed at some operation since the last download; results since then are void.
+    #[error("the {device} backend failed: {why}")]
+    DeviceFault {
+        /// Name of the device.
+        device: &'static str,
+        /// What the driver says.
+        why: String,
+    },
 }

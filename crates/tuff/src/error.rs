@@ -191,7 +191,13 @@ fn transform_exit_code(error: &lab::transform::Error) -> u8 {
 
 fn engine_exit_code(error: &engine::Error) -> u8 {
     match error {
-        engine::Error::Kernel(kernels::Error::OutOfMemory { .. })
+        engine::Error::Kernel(
+            kernels::Error::OutOfMemory { .. }
+            | kernels::Error::NoDevice { .. }
+            | kernels::Error::DeviceLost { .. }
+            | kernels::Error::KernelBuild { .. }
+            | kernels::Error::DeviceFault { .. },
+        )
         | engine::Error::Sampling(engine::SamplingError::NonFinite { .. })
         | engine::Error::SlotBroken { .. } => 1,
         engine::Error::Kernel(kernels::Error::KvWidth { .. }) => 4,

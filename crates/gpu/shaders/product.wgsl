@@ -1,0 +1,60 @@
+// Matrix times few rows. L lanes share R weight rows and K splits of the inner dimension share them
+// again: together they are the lanes of a row. Lane i adds the units i, i + L K, ..., then the
+// lanes are added in order. T rows of activations are multiplied with a unit at once.
+
+const THREADS: u32 = 32u * S;
+const LANES: u32 = L * K;
+const GROUPS: u32 = THREADS / LANES;
+const SUMS: u32 = R * T;
+
+var<workgroup> partials: array<f32, THREADS * SUMS>;
+
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    let block = group.x + group.y * p.grid;
+    let tile = find_tile(p.first_tile + group.z);
+    if tile.count == 0u || block * GROUPS * R >= p.weight_rows {
+        return;
+    }
+    let first_row = (block * GROUPS + thread / LANES) * R;
+    var x_rows: array<u32, T>;
+    for (var t = 0u; t < T; t++) {
+        // Beyond the end the last row is multiplied again and not stored.
+        x_rows[t] = x_row(tile, min(t, tile.count - 1u)) * p.units;
+    }
+    var sums: array<f32, SUMS>;
+    for (var v = 0u; v < SUMS; v++) {
+        sums[v] = 0.0;
+    }
+    for (var i = thread % LANES; i < p.units; i += LANES) {
+        for (var r = 0u; r < R; r++) {
+            let row = tile.base + min(first_row + r, p.weight_rows - 1u);
+            let unit = load(row * p.units + i);
+            for (var t = 0u; t < T; t++) {
+                let x = load_x(x_rows[t] + i);
+                sums[r * T + t] = add_product(unit, x, sums[r * T + t]);
+            }
+        }
+    }
+    for (var v = 0u; v < SUMS; v++) {
+        partials[v * THREADS + thread] = sums[v];
+    }
+    workgroupBarrier();
+    let used = min(LANES, p.units);
+    for (var o = thread; o < GROUPS * SUMS; o += THREADS) {
+        let v = o / GROUPS;
+        let first = v * THREADS + o % GROUPS * LANES;
+        var sum = partials[first];
+        for (var i = 1u; i < used; i++) {
+            sum += partials[first + i];
+        }
+        let row = (block * GROUPS + o % GROUPS) * R + v / T;
+        let t = v % T;
+        if row < p.weight_rows && t < tile.count {
+            y[y_row(tile, t) * p.y_width + p.y_first + row] = sum;
+        }
+    }
+}

@@ -1,0 +1,19 @@
+// All rows of the window times one matrix.
+
+struct Tile {
+    base: u32,
+    first: u32,
+    count: u32,
+}
+
+fn find_tile(index: u32) -> Tile {
+    return Tile(0u, index * T, min(T, p.tokens - index * T));
+}
+
+fn x_row(tile: Tile, t: u32) -> u32 {
+    return tile.first + t;
+}
+
+fn y_row(tile: Tile, t: u32) -> u32 {
+    return tile.first + t;
+}

@@ -1,0 +1,12 @@
+// out = silu(x) * up, value by value.
+
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    let i = (group.x + group.y * p.grid) * THREADS + thread;
+    if i < p.rows * p.width {
+        out[i] = silu(x[i]) * up[i];
+    }
+}

@@ -1,0 +1,3 @@
+fn values(unit: Unit, k: u32) -> vec4<f32> {
+    return unit.values[k];
+}

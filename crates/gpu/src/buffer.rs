@@ -1,0 +1,147 @@
+//! Memory of the device.
+
+use crate::NAME;
+use kernels::Error;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use wgpu::{BufferUsages, ErrorFilter};
+
+/// Buffers are this many bytes or a multiple: no view of 16-byte vectors is cut short.
+const GRAIN: u64 = 256;
+
+/// f32 values, or any other words, on the device.
+#[derive(Debug)]
+pub struct GpuBuffer {
+    pub(crate) raw: wgpu::Buffer,
+    len: usize,
+    id: u64,
+    dropped: Dropped,
+}
+
+impl GpuBuffer {
+    /// Number of 4-byte values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All of it, to be bound.
+    pub(crate) fn all(&self) -> Slice<'_> {
+        Slice { buffer: self, offset: 0, bytes: self.raw.size() }
+    }
+
+    /// Some of its values, to be bound; `first` must be a multiple of 64.
+    pub(crate) fn part(&self, first: usize, len: usize) -> Slice<'_> {
+        assert!(first + len <= self.len, "{len} values from {first} of {}", self.len);
+        let bytes = (4 * len as u64).next_multiple_of(16).max(16);
+        Slice { buffer: self, offset: 4 * first as u64, bytes }
+    }
+}
+
+impl Drop for GpuBuffer {
+    fn drop(&mut self) {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(self.id);
+    }
+}
+
+/// A part of a buffer that a kernel binds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice<'a> {
+    buffer: &'a GpuBuffer,
+    offset: u64,
+    bytes: u64,
+}
+
+/// What tells a [`Slice`] from all others, also of buffers that are gone.
+pub(crate) type SliceId = (u64, u64, u64);
+
+impl Slice<'_> {
+    pub(crate) fn id(&self) -> SliceId {
+        (self.buffer.id, self.offset, self.bytes)
+    }
+
+    pub(crate) fn binding(&self) -> wgpu::BindingResource<'_> {
+        let size = std::num::NonZeroU64::new(self.bytes);
+        let (buffer, offset) = (&self.buffer.raw, self.offset);
+        wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset, size })
+    }
+}
+
+/// Ids of buffers that were dropped, for those who cache what refers to them.
+pub(crate) type Dropped = Arc<Mutex<Vec<u64>>>;
+
+/// Makes buffers.
+#[derive(Debug)]
+pub(crate) struct Allocator {
+    device: wgpu::Device,
+    dropped: Dropped,
+    /// Most bytes that one buffer may have and a kernel can see of it.
+    limit: u64,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+impl Allocator {
+    pub(crate) fn new(device: wgpu::Device) -> Self {
+        let limits = device.limits();
+        let limit = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
+        Self { device, dropped: Dropped::default(), limit: limit / GRAIN * GRAIN }
+    }
+
+    /// Most bytes of one buffer.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Takes the ids of buffers that were dropped since the last call.
+    pub(crate) fn take_dropped(&self) -> Vec<u64> {
+        std::mem::take(&mut self.dropped.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A zeroed buffer of `len` values for kernels.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] when the device lacks it, or no buffer may be so large.
+    pub(crate) fn storage(&self, len: usize, what: &'static str) -> Result<GpuBuffer, Error> {
+        let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+        self.make(len, usage, what)
+    }
+
+    /// A buffer that the host can read.
+    ///
+    /// # Errors
+    /// As for [`Allocator::storage`].
+    pub(crate) fn readable(&self, len: usize) -> Result<GpuBuffer, Error> {
+        self.make(len, BufferUsages::MAP_READ | BufferUsages::COPY_DST, "a download")
+    }
+
+    fn make(
+        &self,
+        len: usize,
+        usage: BufferUsages,
+        what: &'static str,
+    ) -> Result<GpuBuffer, Error> {
+        let bytes = (len as u64).saturating_mul(4);
+        let short = || {
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            Error::OutOfMemory { device: NAME, bytes, what }
+        };
+        if bytes > self.limit {
+            return Err(short());
+        }
+        let size = bytes.next_multiple_of(GRAIN).max(GRAIN);
+        let memory = self.device.push_error_scope(ErrorFilter::OutOfMemory);
+        let descriptor =
+            wgpu::BufferDescriptor { label: Some(what), size, usage, mapped_at_creation: false };
+        let raw = self.device.create_buffer(&descriptor);
+        if pollster::block_on(memory.pop()).is_some() {
+            return Err(short());
+        }
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Ok(GpuBuffer { raw, len, id, dropped: self.dropped.clone() })
+    }
+}

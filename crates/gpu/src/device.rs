@@ -1,0 +1,162 @@
+//! The GPU as a device: its memory and its pending work.
+
+#[cfg(test)]
+mod tests;
+
+use crate::NAME;
+use crate::adapter::{GpuOptions, open, title};
+use crate::buffer::GpuBuffer;
+use crate::fault::Faults;
+use crate::formats::{Book, Format};
+use crate::matrix::Matrix;
+use crate::moe::Plan;
+use crate::recorder::Recorder;
+use crate::scratch::Scratch;
+use crate::states::{GdnState, PleState, QsaState, Selection};
+use crate::tile::Tile;
+use kernels::{Activations, Device, Error, GdnShape, KvType, PleShape, QsaShape, Weight};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A GPU with the kernels that were compiled for it.
+#[derive(Debug)]
+pub struct Gpu {
+    pub(crate) recorder: Recorder,
+    pub(crate) activations: Activations,
+    /// For every product, in place of the one that is built in.
+    pub(crate) forced_tile: Option<Tile>,
+    /// Most bytes of a weight in one buffer, if less than the device allows.
+    pub(crate) part_limit: u64,
+    pub(crate) scratch: HashMap<Scratch, Arc<GpuBuffer>>,
+    pub(crate) books: HashMap<Book, Arc<GpuBuffer>>,
+    title: String,
+}
+
+impl Gpu {
+    /// Opens a GPU.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] saying what was found and why it does not do.
+    pub fn new(options: &GpuOptions) -> Result<Self, Error> {
+        let faults = Faults::default();
+        let opened = open(options, &faults)?;
+        let recorder = Recorder::new(opened.device, opened.queue, faults)?;
+        // Apple's GPUs have no product of packed bytes: it would be made of many operations.
+        let metal = opened.info.backend == wgpu::Backend::Metal;
+        let default = if metal { Activations::F32 } else { Activations::Int8 };
+        Ok(Self {
+            recorder,
+            activations: options.activations.unwrap_or(default),
+            forced_tile: None,
+            part_limit: u64::MAX,
+            scratch: HashMap::new(),
+            books: HashMap::new(),
+            title: title(&opened.info),
+        })
+    }
+
+    /// Name of the GPU, its interface and its driver.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+}
+
+impl Device for Gpu {
+    type Buffer = GpuBuffer;
+    type Matrix = Matrix;
+    type Vector = GpuBuffer;
+    type Plan = Plan;
+    type Selection = Selection;
+    type GdnState = GdnState;
+    type QsaState = QsaState;
+    type PleState = PleState;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn alloc(&mut self, len: usize) -> Result<GpuBuffer, Error> {
+        self.recorder.allocator.storage(len, "activations")
+    }
+
+    fn upload(&mut self, values: &[f32], buffer: &mut GpuBuffer) {
+        self.recorder.upload(bytemuck::cast_slice(values), buffer, 0);
+    }
+
+    fn download(&mut self, buffer: &GpuBuffer, out: &mut [f32]) -> Result<(), Error> {
+        self.recorder.download(buffer, bytemuck::cast_slice_mut(out))
+    }
+
+    fn load_matrix(&mut self, weight: &Weight, activations: Activations) -> Result<Matrix, Error> {
+        self.load(weight, activations)
+    }
+
+    fn load_vector(&mut self, weight: &Weight) -> Result<GpuBuffer, Error> {
+        if Format::of(weight.ty()).is_none() {
+            let (name, ty) = (weight.name().to_owned(), weight.ty());
+            return Err(Error::UnsupportedFormat { name, ty, device: NAME });
+        }
+        let values = weight.decode();
+        let buffer = self.recorder.allocator.storage(values.len(), "small weights")?;
+        self.recorder.upload(bytemuck::cast_slice(&values), &buffer, 0);
+        Ok(buffer)
+    }
+
+    fn new_plan(&mut self) -> Plan {
+        Plan::default()
+    }
+
+    fn new_selection(&mut self) -> Selection {
+        Selection::default()
+    }
+
+    fn new_gdn_state(
+        &mut self,
+        shape: &GdnShape,
+        slots: usize,
+        deferred: usize,
+    ) -> Result<GdnState, Error> {
+        GdnState::new(&self.recorder.allocator, shape, slots, deferred)
+    }
+
+    fn new_qsa_state(
+        &mut self,
+        shape: &QsaShape,
+        slots: usize,
+        context: usize,
+        kv: KvType,
+    ) -> Result<QsaState, Error> {
+        QsaState::new(shape, slots, context, kv)
+    }
+
+    fn new_ple_state(
+        &mut self,
+        shape: &PleShape,
+        slots: usize,
+        deferred: usize,
+    ) -> Result<PleState, Error> {
+        PleState::new(&self.recorder.allocator, shape, slots, deferred)
+    }
+
+    fn reset_gdn(&mut self, state: &mut GdnState, slot: usize) {
+        state.reset(&mut self.recorder, slot);
+    }
+
+    fn reserve_qsa(
+        &mut self,
+        shape: &QsaShape,
+        state: &mut QsaState,
+        slot: usize,
+        len: usize,
+    ) -> Result<(), Error> {
+        state.reserve(&mut self.recorder, shape, slot, len)
+    }
+
+    fn reset_qsa(&mut self, state: &mut QsaState, slot: usize) {
+        state.reset(slot);
+    }
+
+    fn reset_ple(&mut self, state: &mut PleState, slot: usize) {
+        state.reset(&mut self.recorder, slot);
+    }
+}

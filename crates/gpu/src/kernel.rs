@@ -1,0 +1,108 @@
+//! Every kernel of the backend, as a value that is cheap to compare: what pipelines are kept by.
+
+use crate::decode::DecodeRows;
+use crate::elementwise::Elementwise;
+use crate::head::argmax_shader;
+use crate::moe::PlanStep;
+use crate::product::Product;
+use crate::shader::Shader;
+
+/// A kernel with its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kernel {
+    /// Value by value.
+    Elementwise(Elementwise),
+    /// Matrix times rows.
+    Product(Product),
+    /// Weight rows as f32.
+    DecodeRows(DecodeRows),
+    /// Grouping by expert.
+    Plan(PlanStep),
+    /// The best token of each row.
+    Argmax,
+}
+
+impl Kernel {
+    /// Its shader.
+    pub(crate) fn shader(self) -> Shader {
+        match self {
+            Self::Elementwise(kernel) => kernel.shader(),
+            Self::Product(kernel) => kernel.shader(),
+            Self::DecodeRows(kernel) => kernel.shader(),
+            Self::Plan(step) => step.shader(),
+            Self::Argmax => argmax_shader(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::Format;
+    use crate::product::{Path, RowsOf};
+    use crate::tile::{Tile, Width};
+    use naga::back::{hlsl, msl};
+    use naga::valid::{Capabilities, ValidationFlags, Validator};
+    use std::collections::HashSet;
+
+    /// All kernels, with every value of the parameters that changes their text; numbers alone are
+    /// not run through.
+    fn all() -> Vec<Kernel> {
+        let mut all: Vec<_> = Elementwise::ALL.iter().map(|&k| Kernel::Elementwise(k)).collect();
+        all.extend([PlanStep::Choose, PlanStep::Group].map(Kernel::Plan));
+        all.push(Kernel::Argmax);
+        all.extend(Format::ALL.map(|format| Kernel::DecodeRows(DecodeRows(format))));
+        let tile = Tile { lanes: 16, rows: 2, subgroups: 4, splits: 2 };
+        for format in Format::ALL {
+            for activations in [Path::Float, Path::Int8] {
+                if activations == Path::Int8 && !format.layout().values.has_codes() {
+                    continue;
+                }
+                for rows in [RowsOf::Window, RowsOf::Experts] {
+                    for width in [Width::Few(3), Width::Many(16), Width::Many(64)] {
+                        let product = Product { format, activations, rows, tile, width };
+                        all.push(Kernel::Product(product));
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// The text of every shader as Metal and DirectX get it: no such device is needed to see that
+    /// it can be made.
+    #[test]
+    fn every_shader_becomes_msl_and_hlsl() {
+        for shader in all().into_iter().map(Kernel::shader) {
+            let name = &shader.name;
+            let module = naga::front::wgsl::parse_str(&shader.text)
+                .unwrap_or_else(|e| panic!("{name}: {}", e.emit_to_string(&shader.text)));
+            let info = Validator::new(ValidationFlags::all(), Capabilities::all())
+                .validate(&module)
+                .unwrap_or_else(|e| panic!("{name}: {}", e.emit_to_string(&shader.text)));
+            let options = msl::Options {
+                lang_version: (2, 4),
+                fake_missing_bindings: true,
+                ..Default::default()
+            };
+            msl::write_string(&module, &info, &options, &Default::default())
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
+            let options = hlsl::Options {
+                shader_model: hlsl::ShaderModel::V6_4,
+                fake_missing_bindings: true,
+                immediates_target: Some(hlsl::BindTarget::default()),
+                ..Default::default()
+            };
+            let mut text = String::new();
+            hlsl::Writer::new(&mut text, &options, &Default::default())
+                .write(&module, &info, None)
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+    }
+
+    #[test]
+    fn names_tell_kernels_apart() {
+        let names: HashSet<_> = all().into_iter().map(|k| k.shader().name).collect();
+        assert_eq!(names.len(), all().len());
+    }
+}

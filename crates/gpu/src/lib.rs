@@ -1,0 +1,46 @@
+//! The kernel families on GPUs, through wgpu: Vulkan, Metal, DirectX 12.
+//!
+//! - `adapter`: which GPU is used, and why another is not.
+//! - `buffer`, `constants`, `recorder`, `pipelines`, `fault`: the device layer. Operations
+//!   are recorded into one command list, which is submitted when a result is downloaded, so a
+//!   window is one submission. What fails on the way is kept until then.
+//! - `shader`, `params`, `kernel`: a kernel is a small value (its family and parameters), from
+//!   which its WGSL text is made, with the files under `shaders/`.
+//! - `device`: [`Gpu`].
+//!
+//! The shaders run without bounds checks; what each of them needs for that is said where it is
+//! called, and held by assertions there.
+
+mod adapter;
+mod buffer;
+mod constants;
+mod decode;
+mod device;
+mod elementwise;
+mod fault;
+mod formats;
+mod gemv;
+mod head;
+mod kernel;
+mod matrix;
+mod moe;
+mod params;
+mod pipelines;
+mod product;
+mod recorder;
+mod scratch;
+mod shader;
+mod states;
+#[cfg(test)]
+mod testing;
+mod tile;
+
+pub use adapter::{GpuOptions, adapters};
+pub use buffer::GpuBuffer;
+pub use device::Gpu;
+pub use matrix::Matrix;
+pub use moe::Plan;
+pub use states::{GdnState, PleState, QsaState, Selection};
+
+/// Name of the backend in messages.
+pub(crate) const NAME: &str = "gpu";

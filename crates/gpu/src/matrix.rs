@@ -1,0 +1,127 @@
+//! A matrix or an expert stack on the device: its planes, in as many buffers as it takes.
+
+use crate::NAME;
+use crate::buffer::GpuBuffer;
+use crate::device::Gpu;
+use crate::formats::repack_rows;
+use crate::formats::{Format, Layout, MAX_PLANES, UNIT};
+use kernels::{Activations, Error, Weight};
+
+/// Bytes of weights that are repacked at once.
+const CHUNK: usize = 16 << 20;
+
+/// Planes begin at multiples of this many bytes.
+const ALIGN: usize = 256;
+
+/// A loaded weight.
+#[derive(Debug)]
+pub struct Matrix {
+    pub(crate) name: String,
+    pub(crate) format: Format,
+    pub(crate) n_in: usize,
+    pub(crate) n_out: usize,
+    pub(crate) experts: usize,
+    pub(crate) activations: Activations,
+    pub(crate) parts: Vec<Part>,
+}
+
+/// Consecutive rows (over all experts) of a weight, in one buffer.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) first_row: usize,
+    pub(crate) rows: usize,
+    pub(crate) buffer: GpuBuffer,
+    pub(crate) planes: Planes,
+}
+
+/// Where the planes of a part are, in words.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Planes {
+    /// Places of the first code plane and of the planes that are no code planes.
+    pub(crate) places: [u32; MAX_PLANES],
+    /// From one code plane to the next.
+    pub(crate) stride: u32,
+}
+
+impl Matrix {
+    /// Units of a row.
+    pub(crate) fn units(&self) -> usize {
+        self.n_in.div_ceil(UNIT)
+    }
+}
+
+/// Where the planes of `rows` rows are, in bytes, and how much they take together.
+fn place(layout: &Layout, blocks: usize) -> (Vec<usize>, usize) {
+    let mut end = 0;
+    let mut places = Vec::with_capacity(layout.planes.len());
+    for bytes in layout.planes {
+        places.push(end);
+        end += (bytes * blocks).next_multiple_of(ALIGN);
+    }
+    (places, end)
+}
+
+impl Gpu {
+    /// Repacks a weight and brings it to the device.
+    pub(crate) fn load(
+        &mut self,
+        weight: &Weight,
+        activations: Activations,
+    ) -> Result<Matrix, Error> {
+        let (n_in, n_out, experts) = (weight.n_in(), weight.n_out(), weight.experts());
+        let (name, ty) = (weight.name().to_owned(), weight.ty());
+        let Some(format) = Format::of(ty) else {
+            return Err(Error::UnsupportedFormat { name, ty, device: NAME });
+        };
+        let per_part = self.rows_per_part(weight, format)?;
+        let mut matrix =
+            Matrix { name, format, n_in, n_out, experts, activations, parts: Vec::new() };
+        for first_row in (0..weight.rows()).step_by(per_part) {
+            let rows = per_part.min(weight.rows() - first_row);
+            matrix.parts.push(self.load_part(weight, format, (first_row, rows))?);
+        }
+        Ok(matrix)
+    }
+
+    /// Rows that one buffer may hold: whole experts of a stack.
+    fn rows_per_part(&self, weight: &Weight, format: Format) -> Result<usize, Error> {
+        let layout = format.layout();
+        let blocks = weight.n_in().div_ceil(layout.block);
+        let row: usize = layout.planes.iter().sum::<usize>() * blocks;
+        let slack = ALIGN * layout.planes.len();
+        let limit = self.part_limit.min(self.recorder.allocator.limit());
+        let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(slack);
+        let step = if weight.experts() > 1 { weight.n_out().max(1) } else { 1 };
+        let rows = room / row / step * step;
+        let bytes = row.saturating_mul(step);
+        let short = Error::OutOfMemory { device: NAME, bytes, what: "an expert's weights" };
+        if rows == 0 { Err(short) } else { Ok(rows) }
+    }
+
+    fn load_part(
+        &mut self,
+        weight: &Weight,
+        format: Format,
+        (first_row, rows): (usize, usize),
+    ) -> Result<Part, Error> {
+        let layout = format.layout();
+        let blocks = weight.n_in().div_ceil(layout.block);
+        let (places, bytes) = place(layout, rows * blocks);
+        let buffer = self.recorder.allocator.storage(bytes / 4, "weights")?;
+        // Four rows end at a word in every plane.
+        let step = (CHUNK / weight.row_bytes().max(1)).next_multiple_of(4).max(4);
+        for from in (0..rows).step_by(step) {
+            let count = step.min(rows - from);
+            let planes = repack_rows(weight, format, first_row + from..first_row + from + count);
+            for ((plane, start), bytes) in planes.iter().zip(&places).zip(layout.planes) {
+                self.recorder.upload(plane, &buffer, (start + from * blocks * bytes) / 4);
+            }
+        }
+        let mut planes = Planes::default();
+        let word = |plane: usize| (places[plane] / 4) as u32;
+        let singles = std::iter::once(0).chain(layout.code_planes..layout.planes.len());
+        planes.places.iter_mut().zip(singles).for_each(|(place, plane)| *place = word(plane));
+        planes.stride = if layout.code_planes > 1 { word(1) } else { 0 };
+        Ok(Part { first_row, rows, buffer, planes })
+    }
+}

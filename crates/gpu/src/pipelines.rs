@@ -1,0 +1,156 @@
+//! Compiled kernels and bind groups, made when first needed and kept.
+
+use crate::NAME;
+use crate::buffer::{Slice, SliceId};
+use crate::fault::Faults;
+use crate::kernel::Kernel;
+use crate::shader::{Access, Shader};
+use kernels::Error;
+use std::collections::HashMap;
+use wgpu::{BindGroup, BindGroupLayout, ComputePipeline, ErrorFilter};
+
+/// A compiled kernel.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) pipeline: ComputePipeline,
+    layout: BindGroupLayout,
+}
+
+/// Everything that was compiled and bound.
+#[derive(Debug)]
+pub(crate) struct Pipelines {
+    device: wgpu::Device,
+    faults: Faults,
+    /// `None` where the driver refused the kernel.
+    compiled: HashMap<Kernel, Option<Compiled>>,
+    groups: HashMap<(Kernel, Vec<SliceId>), BindGroup>,
+}
+
+impl Pipelines {
+    pub(crate) fn new(device: wgpu::Device, faults: Faults) -> Self {
+        Self { device, faults, compiled: HashMap::new(), groups: HashMap::new() }
+    }
+
+    /// The kernel with these buffers bound; `None` if it could not be built, which is kept as a
+    /// fault.
+    pub(crate) fn get(
+        &mut self,
+        kernel: Kernel,
+        slices: &[Slice<'_>],
+    ) -> Option<(&Compiled, &BindGroup)> {
+        let (device, faults) = (&self.device, &self.faults);
+        let compiled = self.compiled.entry(kernel).or_insert_with(|| {
+            compile(device, &kernel.shader()).map_err(|error| faults.add(error)).ok()
+        });
+        let compiled = compiled.as_ref()?;
+        let ids = slices.iter().map(Slice::id).collect();
+        let group = self
+            .groups
+            .entry((kernel, ids))
+            .or_insert_with(|| bind(device, &compiled.layout, slices));
+        Some((compiled, group))
+    }
+
+    /// Number of bind groups that are kept.
+    #[cfg(test)]
+    pub(crate) fn bound(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Forgets what is bound to these buffers, which are no more: it would keep their memory.
+    pub(crate) fn forget(&mut self, buffers: &[u64]) {
+        if !buffers.is_empty() {
+            self.groups.retain(|(_, slices), _| slices.iter().all(|s| !buffers.contains(&s.0)));
+        }
+    }
+}
+
+fn bind(device: &wgpu::Device, layout: &BindGroupLayout, slices: &[Slice<'_>]) -> BindGroup {
+    let entry = |(binding, slice)| {
+        let (binding, slice): (usize, &Slice<'_>) = (binding, slice);
+        wgpu::BindGroupEntry { binding: binding as u32, resource: slice.binding() }
+    };
+    let entries: Vec<_> = slices.iter().enumerate().map(entry).collect();
+    let descriptor = wgpu::BindGroupDescriptor { label: None, layout, entries: &entries };
+    device.create_bind_group(&descriptor)
+}
+
+pub(crate) fn compile(device: &wgpu::Device, shader: &Shader) -> Result<Compiled, Error> {
+    let internal = device.push_error_scope(ErrorFilter::Internal);
+    let validation = device.push_error_scope(ErrorFilter::Validation);
+    let compiled = build(device, shader);
+    let errors = [pollster::block_on(validation.pop()), pollster::block_on(internal.pop())];
+    match errors.into_iter().flatten().next() {
+        None => Ok(compiled),
+        Some(error) => {
+            let (kernel, why) = (shader.name.clone(), error.to_string());
+            Err(Error::KernelBuild { device: NAME, kernel, why })
+        }
+    }
+}
+
+fn build(device: &wgpu::Device, shader: &Shader) -> Compiled {
+    let label = Some(shader.name.as_str());
+    let source = wgpu::ShaderSource::Wgsl(shader.text.as_str().into());
+    let descriptor = wgpu::ShaderModuleDescriptor { label, source };
+    // SAFETY: the text is this crate's own. Every kernel keeps its indices inside the buffers that
+    // its callers assert to be large enough, and its loops are bounded.
+    let module = unsafe {
+        device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
+    };
+    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        label,
+        entries: &layout_entries(shader),
+    });
+    let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label,
+        bind_group_layouts: &[Some(&layout)],
+        immediate_size: shader.params,
+    });
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label,
+        layout: Some(&pipeline_layout),
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions {
+            zero_initialize_workgroup_memory: false,
+            ..Default::default()
+        },
+        cache: None,
+    });
+    Compiled { pipeline, layout }
+}
+
+fn layout_entries(shader: &Shader) -> Vec<wgpu::BindGroupLayoutEntry> {
+    let entry = |(index, access)| wgpu::BindGroupLayoutEntry {
+        binding: index,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer {
+            ty: wgpu::BufferBindingType::Storage { read_only: access == Access::Read },
+            has_dynamic_offset: false,
+            min_binding_size: None,
+        },
+        count: None,
+    };
+    (0..).zip(shader.bindings.iter().map(|binding| binding.access)).map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shader::write;
+    use crate::testing::gpu;
+
+    #[test]
+    fn a_shader_that_the_driver_refuses_is_named() {
+        let Some(gpu) = gpu() else { return };
+        let text = "@compute @workgroup_size(1) fn main() { y[0] = nothing; }".to_owned();
+        let bindings = vec![write("y", "f32")];
+        let shader = Shader { name: "broken L=4".to_owned(), bindings, params: 0, text };
+        let error = gpu.recorder.compile(&shader).unwrap_err();
+        assert!(matches!(&error, Error::KernelBuild { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("broken L=4") && text.contains("nothing"), "{text}");
+        assert!(gpu.recorder.faults.take().is_ok());
+    }
+}

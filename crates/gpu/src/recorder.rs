@@ -1,0 +1,243 @@
+//! The command list: kernels and copies in the order in which they were asked for, submitted when a
+//! result is wanted.
+
+use crate::buffer::{Allocator, GpuBuffer, Slice};
+use crate::constants::{Constants, Place};
+use crate::fault::{Faults, fault};
+use crate::kernel::Kernel;
+use crate::params::Params;
+use crate::pipelines::Pipelines;
+use kernels::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use wgpu::{CommandEncoder, ComputePass};
+
+/// Bytes that may be on their way at once: there is a copy of them until they are on the device.
+const UPLOAD_CHUNK: usize = 32 << 20;
+
+/// Most workgroups along one axis of a grid, on every device.
+pub(crate) const MAX_GRID: u32 = 65535;
+
+/// A device with its pending work.
+pub(crate) struct Recorder {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    pub(crate) allocator: Allocator,
+    pub(crate) faults: Faults,
+    pipelines: Pipelines,
+    constants: Constants,
+    /// Open while kernels follow each other; copies are between passes.
+    pass: Option<ComputePass<'static>>,
+    encoder: Option<CommandEncoder>,
+    download: GpuBuffer,
+    /// Bytes that were uploaded since the device was last waited for.
+    uploading: usize,
+}
+
+/// A call of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'a> {
+    /// Which one.
+    pub(crate) kernel: Kernel,
+    /// Its buffers, in the order of its shader's bindings.
+    pub(crate) buffers: &'a [Slice<'a>],
+    /// A place in the constants, bound after the buffers.
+    pub(crate) constants: Option<Place>,
+    /// Workgroups.
+    pub(crate) grid: [u32; 3],
+}
+
+impl Recorder {
+    pub(crate) fn new(
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        faults: Faults,
+    ) -> Result<Self, Error> {
+        let allocator = Allocator::new(device.clone());
+        let pipelines = Pipelines::new(device.clone(), faults.clone());
+        let constants = Constants::new(&allocator)?;
+        let download = allocator.readable(1 << 16)?;
+        let (pass, encoder) = (None, None);
+        Ok(Self {
+            device,
+            queue,
+            allocator,
+            faults,
+            pipelines,
+            constants,
+            pass,
+            encoder,
+            download,
+            uploading: 0,
+        })
+    }
+
+    /// Appends a kernel. Where its grid is empty there is nothing to do.
+    pub(crate) fn dispatch<P: Params>(&mut self, call: &Call<'_>, params: &P) {
+        let [x, y, z] = call.grid;
+        if x == 0 || y == 0 || z == 0 {
+            return;
+        }
+        assert!(x.max(y).max(z) <= MAX_GRID, "a grid of {:?}", call.grid);
+        self.open_pass();
+        let place = call.constants.map(|place| self.constants.at(place));
+        let slices: Vec<_> = call.buffers.iter().copied().chain(place).collect();
+        let Some((compiled, group)) = self.pipelines.get(call.kernel, &slices) else { return };
+        let Some(pass) = &mut self.pass else { return };
+        pass.set_pipeline(&compiled.pipeline);
+        pass.set_bind_group(0, group, &[]);
+        pass.set_immediates(0, bytemuck::bytes_of(params));
+        pass.dispatch_workgroups(x, y, z);
+    }
+
+    /// Words from the host for kernels of this submission; `None` if memory is short, which is kept
+    /// as a fault. The place holds for the calls up to the next one of this function.
+    pub(crate) fn constants(&mut self, words: &[u32]) -> Option<Place> {
+        if !self.constants.has_room(words.len()) {
+            self.submit();
+            let grown = self.constants.grow(&self.allocator, words.len());
+            grown.map_err(|error| self.faults.add(error)).ok()?;
+        }
+        Some(self.constants.add(words))
+    }
+
+    /// Copies `len` values between buffers, in order with the kernels.
+    pub(crate) fn copy(&mut self, from: (&GpuBuffer, usize), to: (&GpuBuffer, usize), len: usize) {
+        assert!(from.1 + len <= from.0.len() && to.1 + len <= to.0.len(), "a copy past the end");
+        if len > 0 {
+            let at = |first: usize| 4 * first as u64;
+            let (source, target) = (&from.0.raw, &to.0.raw);
+            let bytes = at(len);
+            self.encoder().copy_buffer_to_buffer(source, at(from.1), target, at(to.1), bytes);
+        }
+    }
+
+    /// Zeroes values, in order with the kernels.
+    pub(crate) fn clear(&mut self, buffer: &GpuBuffer, first: usize, len: usize) {
+        assert!(first + len <= buffer.len(), "a clear past the end");
+        if len > 0 {
+            let (offset, bytes) = (4 * first as u64, 4 * len as u64);
+            self.encoder().clear_buffer(&buffer.raw, offset, Some(bytes));
+        }
+    }
+
+    /// Writes words to a buffer, behind all that was recorded before.
+    pub(crate) fn upload(&mut self, words: &[u32], buffer: &GpuBuffer, first: usize) {
+        assert!(first + words.len() <= buffer.len(), "an upload past the end");
+        // What the queue writes comes before the list that is still open.
+        self.submit();
+        let bytes: &[u8] = bytemuck::cast_slice(words);
+        for (i, chunk) in bytes.chunks(UPLOAD_CHUNK).enumerate() {
+            let offset = (4 * first + i * UPLOAD_CHUNK) as u64;
+            self.queue.write_buffer(&buffer.raw, offset, chunk);
+            self.uploading += chunk.len();
+            if self.uploading >= UPLOAD_CHUNK {
+                self.submit();
+                self.wait();
+            }
+        }
+    }
+
+    /// Submits all that is recorded and copies the first values of `buffer` to `out` when it is
+    /// done.
+    ///
+    /// # Errors
+    /// The first fault since the last download.
+    pub(crate) fn download(&mut self, buffer: &GpuBuffer, out: &mut [u32]) -> Result<(), Error> {
+        if out.len() > self.download.len() {
+            self.download = self.allocator.readable(out.len().next_power_of_two())?;
+        }
+        assert!(out.len() <= buffer.len(), "{} values of {}", out.len(), buffer.len());
+        let bytes = 4 * out.len() as u64;
+        let target = self.download.raw.clone();
+        self.encoder().copy_buffer_to_buffer(&buffer.raw, 0, &target, 0, bytes);
+        self.submit();
+        if bytes == 0 {
+            return self.faults.take();
+        }
+        let mapped = Arc::new(Mutex::new(None));
+        let result = mapped.clone();
+        target.map_async(wgpu::MapMode::Read, 0..bytes, move |done| {
+            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+        });
+        self.wait();
+        let done = mapped.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if matches!(done, Some(Ok(()))) {
+            let view = target.get_mapped_range(0..bytes);
+            let view = view.map_err(|error| fault(error.to_string()))?;
+            bytemuck::cast_slice_mut(out).copy_from_slice(&view);
+            drop(view);
+            target.unmap();
+        } else {
+            self.faults.add(fault("a result could not be read".to_owned()));
+            // Whatever became of the old one, it is of no use any more.
+            self.download = self.allocator.readable(self.download.len())?;
+        }
+        self.faults.take()
+    }
+
+    /// Number of bind groups that are kept.
+    #[cfg(test)]
+    pub(crate) fn bound(&self) -> usize {
+        self.pipelines.bound()
+    }
+
+    /// Compiles a shader that belongs to no kernel.
+    #[cfg(test)]
+    pub(crate) fn compile(&self, shader: &crate::shader::Shader) -> Result<(), Error> {
+        crate::pipelines::compile(&self.device, shader).map(|_| ())
+    }
+
+    /// Loses the device.
+    #[cfg(test)]
+    pub(crate) fn destroy(&self) {
+        self.device.destroy();
+    }
+
+    /// Hands all that is recorded to the device.
+    pub(crate) fn submit(&mut self) {
+        self.pass = None;
+        self.constants.flush(&self.queue);
+        self.pipelines.forget(&self.allocator.take_dropped());
+        self.queue.submit(self.encoder.take().map(CommandEncoder::finish));
+    }
+
+    /// Waits for all that was submitted.
+    fn wait(&mut self) {
+        self.uploading = 0;
+        let poll = wgpu::PollType::wait_indefinitely();
+        // wgpu panics here when the device is lost; the process must live and say so.
+        match catch_unwind(AssertUnwindSafe(|| self.device.poll(poll))) {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => self.faults.add(fault(error.to_string())),
+            Err(_) => self.faults.add(fault("waiting for the device failed".to_owned())),
+        }
+    }
+
+    fn open_pass(&mut self) {
+        if self.pass.is_none() {
+            let pass = self.encoder().begin_compute_pass(&Default::default());
+            self.pass = Some(pass.forget_lifetime());
+        }
+    }
+
+    /// The list, outside any pass.
+    fn encoder(&mut self) -> &mut CommandEncoder {
+        self.pass = None;
+        let device = &self.device;
+        self.encoder.get_or_insert_with(|| device.create_command_encoder(&Default::default()))
+    }
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").field("faults", &self.faults).finish_non_exhaustive()
+    }
+}
+
+/// A grid of `count` workgroups along its first two axes; the kernel takes `x + y * width` for its
+/// index and must check it.
+pub(crate) fn spread(count: usize) -> [u32; 3] {
+    let rows = count.div_ceil(MAX_GRID as usize).max(1);
+    [count.div_ceil(rows) as u32, rows as u32, 1]
+}

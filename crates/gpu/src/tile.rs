@@ -1,0 +1,96 @@
+//! How a product is cut into workgroups.
+
+/// A tile of the kernel for few rows. Lanes and splits together decide in which order a sum is
+/// added up, so they follow from the shape of the weight alone; rows and subgroups change no bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Tile {
+    /// L: lanes that share a weight row.
+    pub(crate) lanes: u32,
+    /// R: weight rows of a lane group.
+    pub(crate) rows: u32,
+    /// S: 32 threads each, in a workgroup.
+    pub(crate) subgroups: u32,
+    /// K: ways that the inner dimension is split.
+    pub(crate) splits: u32,
+}
+
+/// Weight rows below which a device has too few workgroups, unless the inner dimension is split.
+const FEW_ROWS: usize = 4096;
+
+impl Tile {
+    /// The tile that is built in for weight rows of `units` units.
+    pub(crate) fn built_in(units: usize, weight_rows: usize) -> Self {
+        let lanes = units.next_power_of_two().clamp(1, 32) as u32;
+        let splits = if units >= 64 && weight_rows <= FEW_ROWS { 4 } else { 1 };
+        Self { lanes, rows: 1, subgroups: 4, splits }
+    }
+
+    /// Lanes of a weight row, in whatever splits.
+    pub(crate) fn all_lanes(self) -> u32 {
+        self.lanes * self.splits
+    }
+
+    /// Weight rows of a workgroup.
+    pub(crate) fn rows_per_workgroup(self) -> usize {
+        (32 * self.subgroups / self.all_lanes() * self.rows) as usize
+    }
+}
+
+/// How many rows of activations a kernel multiplies at once, and how. Changes no bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Width {
+    /// Each unit of a weight is used for so many, in registers: 1 to 4, or 8.
+    Few(u32),
+    /// 16 or 64, through workgroup memory.
+    Many(u32),
+}
+
+/// Windows of so many rows are worth a tile of 64.
+const MANY_ROWS: usize = 32;
+
+/// Pairs per expert, on average, that are worth a tile of 16.
+const MANY_PAIRS: usize = 8;
+
+impl Width {
+    /// For a window of `rows` rows and one matrix.
+    pub(crate) fn of_rows(rows: usize) -> Self {
+        match rows {
+            0..=4 => Self::Few(rows.max(1) as u32),
+            MANY_ROWS.. => Self::Many(64),
+            _ => Self::Few(8),
+        }
+    }
+
+    /// For `pairs` pairs of `rows` rows with `experts` experts.
+    pub(crate) fn of_pairs(rows: usize, pairs: usize, experts: usize) -> Self {
+        match Self::of_rows(rows) {
+            Self::Many(_) if pairs / experts >= MANY_PAIRS => Self::Many(16),
+            Self::Many(_) => Self::Few(8),
+            few => few,
+        }
+    }
+
+    /// Rows of activations at once.
+    pub(crate) fn tokens(self) -> u32 {
+        match self {
+            Self::Few(tokens) | Self::Many(tokens) => tokens,
+        }
+    }
+
+    /// Weight rows and rows of activations of a thread of the kernel for many.
+    pub(crate) fn of_thread(self) -> (u32, u32) {
+        if self.tokens() == 64 { (4, 8) } else { (2, 4) }
+    }
+
+    /// Weight rows of a workgroup.
+    pub(crate) fn weight_rows(self, tile: Tile) -> usize {
+        match self {
+            Self::Few(_) => tile.rows_per_workgroup(),
+            // 128 threads.
+            Self::Many(tokens) => {
+                let (rows, of_thread) = self.of_thread();
+                (128 / (tokens / of_thread) * rows) as usize
+            }
+        }
+    }
+}
