@@ -89,7 +89,8 @@ impl<B: Backend> Scheduler<B> {
         };
         self.slots[slot] = Some(live);
         if job.max_tokens == Some(0) {
-            self.finish(slot, Finish::Length, sink);
+            // What the slot holds is another text's.
+            self.end(slot, Finish::Length, sink);
         } else if let Err(error) = self.recall(slot) {
             self.fail(slot, error, sink);
         } else if self.cache.is_some() {

@@ -406,13 +406,18 @@ impl<B: Backend> Scheduler<B> {
         }
     }
 
-    /// Ends a request and frees its slot.
-    pub(super) fn finish(&mut self, slot: usize, finish: Finish, sink: &mut JobSink<'_>) {
-        let Some(live) = self.slots[slot].take() else { return };
+    /// Saves the state at the end of a request, ends it and frees its slot.
+    fn finish(&mut self, slot: usize, finish: Finish, sink: &mut JobSink<'_>) {
         if let Some(cache) = &mut self.cache {
             // The text is complete, and a state that cannot be saved is computed again.
             let _ = self.engine.remember(slot, cache, Mark::Interval);
         }
+        self.end(slot, finish, sink);
+    }
+
+    /// Ends a request and frees its slot.
+    pub(super) fn end(&mut self, slot: usize, finish: Finish, sink: &mut JobSink<'_>) {
+        let Some(live) = self.slots[slot].take() else { return };
         let (id, summary, drafter) = live.into_parts(finish);
         self.leave(slot, Some(drafter));
         let _ = sink(id, JobEvent::Done(Box::new(summary)));

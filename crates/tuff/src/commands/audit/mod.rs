@@ -76,7 +76,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     #[arg(value_parser = value_parser!(u64).range(0..=3600))]
     drop: u64,
-    /// Time the tiles in use and try no others.
+    /// Time the built-in tiles and try no others.
     #[arg(long)]
     no_search: bool,
     /// Measure everything anew.

@@ -42,10 +42,10 @@ pub(super) fn measure(
                 left += 1;
                 continue;
             }
-            let mut go_on = || !deadline.is_over() && !interrupt::requested();
+            // A search that is begun is finished: half of one would pass for a whole one next time.
+            let mut go_on = || !interrupt::requested();
             let found = sweep(cpu, subject, rows, &plan.effort, &mut go_on);
             let found = found.map_err(engine::Error::from)?;
-            // A search that was broken off is made again as a whole.
             interrupt::check()?;
             if let Err(error) = store.put(found)
                 && std::mem::take(&mut saving)
