@@ -1,9 +1,11 @@
 //! The report of an audit: data that serialises, and the same in words ([`markdown()`]) and as a page
 //! with plots ([`html()`]).
 
+mod findings;
 mod html;
 mod markdown;
 mod plot;
+mod svg;
 
 pub use html::html;
 pub use markdown::markdown;
