@@ -166,11 +166,6 @@ impl TileTable {
     pub fn insert(&mut self, shape: String, rows: RowClass, tile: Tile) {
         self.0.insert((shape, rows), tile);
     }
-
-    /// All entries: name of the shape, rows, tile.
-    pub fn entries(&self) -> impl Iterator<Item = (&str, RowClass, &Tile)> {
-        self.0.iter().map(|((shape, rows), tile)| (shape.as_str(), *rows, tile))
-    }
 }
 
 /// A tile that the device has no kernel for.

@@ -9,7 +9,7 @@ use kernels::Activations;
 use kernels::moe::MoeChoice;
 use kernels::tiles::{RowClass, Tile};
 use lab::Projection;
-use lab::audit::{Effort, Found, Products, Search, Store, StoreError, Subject, sweep};
+use lab::audit::{Effort, Found, Gain, Products, Search, Store, StoreError, Subject, sweep};
 use std::fs;
 use std::time::Duration;
 use toy::{Toy, Way};
@@ -70,6 +70,7 @@ fn found(rows: usize, tile: &[(&str, u32)]) -> Found {
         noise: 0.01,
         tile: tile.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
         tried: 3,
+        time: 0.06,
     }
 }
 
@@ -90,13 +91,19 @@ fn entries_come_back_and_take_the_place_of_earlier_ones() {
     let entry = again.get(&shape.name(), 1).unwrap();
     assert_eq!(entry, &found(1, &[("tasks", 8), ("panels", 2)]));
     assert!(again.get(&shape.name(), 2).is_none());
-    // Only what beats the built-in tile is in the table.
-    let table = again.table();
+    // Only what beats the built-in tile is in the table, once a whole window was seen to gain.
+    assert!(again.table().is_empty() && again.full_table().len() == 1);
+    store.put_gains(&[(1, Gain::Yes), (4, Gain::Yes), (8, Gain::No)]).unwrap();
+    store.put_gains(&[(4, Gain::No)]).unwrap();
+    let table = Store::load(&folder, "cpu a").unwrap().table();
     assert_eq!(table.len(), 1);
     let tile = Tile::new([("tasks", 8), ("panels", 2)]);
     assert_eq!(table.get(&shape, RowClass::of(1)), Some(&tile));
     assert_eq!(table.get(&shape, RowClass::of(4)), None);
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing unfinished is left");
+    // Other tiles have to show it anew.
+    store.put(found(1, &[("tasks", 2)])).unwrap();
+    assert!(store.table().is_empty());
 }
 
 #[test]

@@ -37,6 +37,7 @@ fn found(shape: &str, rows: usize, bytes: u64, share: f64) -> Found {
         noise: 0.004,
         tile: if gain > 0.0 { vec![("rows".to_owned(), 32)] } else { vec![] },
         tried: 9,
+        time: 0.06,
     }
 }
 

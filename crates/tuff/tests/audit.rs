@@ -64,11 +64,29 @@ fn an_audit_reports_keeps_and_goes_on() {
     let page = fs::read_to_string(folder.join("report/audit.html")).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("<svg"));
 
+    // Figures of other shares of experts are not taken for these.
+    let third = audit(folder, "--rows 4 --prompt-rows 0 --no-search --share 1 --time 1");
+    third.ok();
+    let other = report(folder);
+    let bytes = |report: &Value| -> Vec<u64> {
+        let experts = |one: &&Value| one["shape"].as_str().unwrap().starts_with("experts/");
+        let four = |one: &&Value| one["rows"] == 4;
+        found(report)
+            .iter()
+            .filter(experts)
+            .filter(four)
+            .map(|one| one["bytes"].as_u64().unwrap())
+            .collect()
+    };
+    // The products that take most of a window come first: experts are among them.
+    assert!(!bytes(&other).is_empty());
+    assert!(bytes(&other).iter().all(|bytes_of| !bytes(&all).contains(bytes_of)));
+
     // The table is used, and a damaged one is not.
     let mut stored: Value =
         serde_json::from_str(&fs::read_to_string(table(folder)).unwrap()).unwrap();
     stored["found"][0]["tile"] = serde_json::json!([["tasks", 2]]);
-    stored["no_gain"] = serde_json::json!([]);
+    stored["gains"] = serde_json::json!([1, 4]);
     fs::write(table(folder), stored.to_string()).unwrap();
     let run = |level: &str| {
         let mut command = command();

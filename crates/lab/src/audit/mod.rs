@@ -17,6 +17,6 @@ mod sweep;
 pub use device::{Device, Drop, clock_drop, device};
 pub use duel::{Duel, Side, compare};
 pub use others::{Other, others};
-pub use store::{Store, StoreError};
+pub use store::{Gain, Store, StoreError};
 pub use subject::{Products, Subject, flash_next, of_model};
 pub use sweep::{Effort, Found, Search, sweep};

@@ -28,9 +28,17 @@ struct Content {
     version: u32,
     device: String,
     found: Vec<Found>,
-    /// Rows of windows that the tiles made no faster as a whole.
-    #[serde(default)]
-    no_gain: Vec<usize>,
+    /// Rows of windows that the tiles make faster as a whole.
+    gains: Vec<usize>,
+}
+
+/// Whether a whole window is faster with all tiles that were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gain {
+    /// By more than the noise.
+    Yes,
+    /// Not, or not to be told.
+    No,
 }
 
 /// Why a file is of no use.
@@ -118,36 +126,38 @@ impl Store {
     pub fn put(&mut self, found: Found) -> Result<(), StoreError> {
         let all = &mut self.content.found;
         all.retain(|known| (&known.shape, known.rows) != (&found.shape, found.rows));
+        // Whether a window gains by other tiles than before is not known.
+        self.content.gains.retain(|rows| *rows != found.rows);
         all.push(found);
         self.save()
     }
 
-    /// Notes the rows of windows that all tiles together made no faster, in place of what was noted
-    /// of them before: their tiles are not used.
+    /// Notes of rows that were measured whether a whole window of so many gains by all tiles
+    /// together.
     ///
     /// # Errors
-    /// [`StoreError::Io`]; they are noted even so.
-    pub fn put_no_gain(&mut self, rows: Vec<usize>) -> Result<(), StoreError> {
-        self.content.no_gain = rows;
+    /// [`StoreError::Io`]; it is noted even so.
+    pub fn put_gains(&mut self, measured: &[(usize, Gain)]) -> Result<(), StoreError> {
+        let all = &mut self.content.gains;
+        all.retain(|known| measured.iter().all(|(rows, _)| rows != known));
+        all.extend(measured.iter().filter(|(_, gain)| *gain == Gain::Yes).map(|(rows, _)| rows));
         self.save()
     }
 
-    /// The tiles that beat those built in, at windows that gain by them as a whole.
+    /// The tiles that beat those built in, at rows of which a whole window was seen to gain.
     pub fn table(&self) -> TileTable {
-        self.table_without(&self.content.no_gain)
+        self.table_of(|found| self.content.gains.contains(&found.rows))
     }
 
     /// The tiles that beat those built in, whether a whole window gains by them or not.
     pub fn full_table(&self) -> TileTable {
-        self.table_without(&[])
+        self.table_of(|_| true)
     }
 
-    fn table_without(&self, rows: &[usize]) -> TileTable {
+    fn table_of(&self, wanted: impl Fn(&Found) -> bool) -> TileTable {
         let mut table = TileTable::default();
-        for found in self.found() {
-            if !found.tile.is_empty() && !rows.contains(&found.rows) {
-                table.insert(found.shape.clone(), found.class(), found.tile());
-            }
+        for found in self.found().iter().filter(|found| !found.tile.is_empty() && wanted(found)) {
+            table.insert(found.shape.clone(), found.class(), found.tile());
         }
         table
     }

@@ -55,6 +55,8 @@ pub struct Found {
     pub tile: Vec<(String, u32)>,
     /// Tiles that were compared, the built-in one left out.
     pub tried: usize,
+    /// Seconds of each comparison.
+    pub time: f64,
 }
 
 impl Found {
@@ -141,6 +143,7 @@ fn search<B: Tunable>(
         noise: last.noise,
         tile: tile.parameters().map(|(name, value)| (name.to_owned(), value)).collect(),
         tried,
+        time: effort.time.as_secs_f64(),
     })
 }
 

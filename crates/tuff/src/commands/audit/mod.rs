@@ -14,8 +14,8 @@ use clap::{Args as ClapArgs, ValueEnum, value_parser};
 use cpu::Cpu;
 use engine::activations_of;
 use lab::Budget;
-use lab::audit::report::{self, Report};
-use lab::audit::{self, Effort, Search, Store, Subject, clock_drop, flash_next, of_model};
+use lab::audit::report::{self, Effect, Report};
+use lab::audit::{self, Effort, Gain, Search, Store, Subject, clock_drop, flash_next, of_model};
 use lab::routes::Statistics;
 
 use crate::args::{BackendName, DeviceArgs, ModelArg};
@@ -195,7 +195,7 @@ fn audit(args: &Args, plan: &Plan, file: Option<&ModelFile>) -> Result<Report, E
     let device = audit::device(&mut cpu).map_err(engine::Error::from)?;
     let drop = lasting_load(&mut cpu, plan)?;
     let folder = tiles::folder()?;
-    let mut store = open(&folder, &device.key, plan.again)?;
+    let mut store = open(&folder, &device.key)?;
     let mut notes = Vec::new();
     let products = products::measure(&mut cpu, &subjects, plan, (&mut store, &mut notes))?;
     let mut rows = plan.rows.clone();
@@ -208,8 +208,9 @@ fn audit(args: &Args, plan: &Plan, file: Option<&ModelFile>) -> Result<Report, E
     let (mut windows, mut effects) = (Vec::new(), Vec::new());
     if let Some(checkpoint) = &checkpoint {
         effects = windows::effects(&args.device, checkpoint, (plan, &store), &products)?;
-        let no_gain = effects.iter().filter(|effect| !effect.used).map(|effect| effect.rows);
-        if let Err(error) = store.put_no_gain(no_gain.collect()) {
+        let gain = |effect: &Effect| if effect.used { Gain::Yes } else { Gain::No };
+        let gains: Vec<_> = effects.iter().map(|effect| (effect.rows, gain(effect))).collect();
+        if let Err(error) = store.put_gains(&gains) {
             tracing::warn!("{error}");
         }
         windows = windows::profiles(&args.device, checkpoint, plan)?;
@@ -245,10 +246,9 @@ fn lasting_load(cpu: &mut Cpu, plan: &Plan) -> Result<Option<audit::Drop>, Error
 }
 
 /// What earlier audits found; a table that is of no use is begun anew.
-fn open(folder: &Path, device: &str, again: bool) -> Result<Store, Error> {
+fn open(folder: &Path, device: &str) -> Result<Store, Error> {
     match Store::load(folder, device) {
-        Ok(store) if !again => Ok(store),
-        Ok(_) => Ok(Store::new(folder, device)),
+        Ok(store) => Ok(store),
         Err(error @ audit::StoreError::Unusable { .. }) => {
             tracing::warn!("{error}; it is begun anew");
             Ok(Store::new(folder, device))
@@ -286,6 +286,9 @@ fn summary(report: &Report, folder: &Path) -> String {
             effect.after * 1e3,
             if effect.used { "used" } else { "no gain, not used" }
         );
+    }
+    if report.model.is_none() && better > 0 {
+        text += "None is used before the windows of a model were seen to gain: audit one, too.\n";
     }
     for note in &report.notes {
         text += &format!("{note}\n");

@@ -34,8 +34,7 @@ pub(super) fn measure(
             interrupt::check()?;
             done += 1;
             progress.set(done, total);
-            let known = store.get(&subject.shape().name(), rows);
-            if known.is_some_and(|known| is_enough(known, plan)) {
+            if !plan.again && known(store, subject, rows, plan).is_some() {
                 continue;
             }
             if deadline.is_over() {
@@ -61,21 +60,27 @@ pub(super) fn measure(
         );
         notes.push(text);
     }
-    Ok(subjects.iter().map(|subject| product(subject, &rows, store)).collect())
+    let product = |subject: &Subject| {
+        let found = rows.iter().filter_map(|rows| known(store, subject, *rows, plan).cloned());
+        let (shape, roles) = (subject.shape().name(), subject.roles.clone());
+        Product { shape, roles, uses: subject.uses, found: found.collect() }
+    };
+    Ok(subjects.iter().map(product).collect())
 }
 
-/// Whether an entry of an earlier audit answers what is asked.
-fn is_enough(known: &Found, plan: &Plan) -> bool {
-    plan.effort.search == Search::Off || known.tried > 0
+/// The entry of an earlier audit, if it answers what is asked: of as many experts, compared for as
+/// long, and with other tiles tried if they are to be.
+fn known<'a>(store: &'a Store, subject: &Subject, rows: usize, plan: &Plan) -> Option<&'a Found> {
+    let effort = &plan.effort;
+    let cost = subject.case(rows, effort.share).cost();
+    store.get(&subject.shape().name(), rows).filter(|known| {
+        let same = (known.bytes, known.ops) == (cost.bytes, cost.ops);
+        let searched = effort.search == Search::Off || known.tried > 0;
+        same && searched && known.time >= effort.time.as_secs_f64()
+    })
 }
 
 /// Bytes of a subject in a window, nearly: what its order goes by.
 fn weight(subject: &Subject) -> u64 {
     subject.case(1, 0.0).cost().bytes * subject.uses as u64
-}
-
-fn product(subject: &Subject, rows: &[usize], store: &Store) -> Product {
-    let shape = subject.shape().name();
-    let found = rows.iter().filter_map(|rows| store.get(&shape, *rows).cloned()).collect();
-    Product { shape, roles: subject.roles.clone(), uses: subject.uses, found }
 }
