@@ -19,6 +19,7 @@ fn main(
     if tile.count == 0u || block * GROUPS * R >= p.weight_rows {
         return;
     }
+    fetch_book(thread, THREADS);
     let first_row = (block * GROUPS + thread / LANES) * R;
     var x_rows: array<u32, T>;
     for (var t = 0u; t < T; t++) {
@@ -29,13 +30,18 @@ fn main(
     for (var v = 0u; v < SUMS; v++) {
         sums[v] = 0.0;
     }
-    for (var i = thread % LANES; i < p.units; i += LANES) {
-        for (var r = 0u; r < R; r++) {
-            let row = tile.base + min(first_row + r, p.weight_rows - 1u);
-            let unit = load(row * p.units + i);
-            for (var t = 0u; t < T; t++) {
-                let x = load_x(x_rows[t] + i);
-                sums[r * T + t] = add_product(unit, x, sums[r * T + t]);
+    for (var i = thread % LANES; i < p.units; i += LANES * U) {
+        for (var u = 0u; u < U; u++) {
+            let at = min(i + u * LANES, p.units - 1u);
+            let valid = i + u * LANES < p.units;
+            for (var r = 0u; r < R; r++) {
+                let row = tile.base + min(first_row + r, p.weight_rows - 1u);
+                let unit = load(row * p.units + at);
+                for (var t = 0u; t < T; t++) {
+                    let x = load_x(x_rows[t] + at);
+                    let before = sums[r * T + t];
+                    sums[r * T + t] = select(before, add_product(unit, x, before), valid);
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::params::params;
 use crate::recorder::{Call, MAX_GRID, spread};
 use crate::scratch::Scratch;
 use crate::shader::{Shader, read, write};
-use crate::tile::{Tile, Width};
+use crate::tile::{Tile, UNROLL, Width};
 use kernels::Activations;
 use std::sync::Arc;
 
@@ -107,8 +107,17 @@ impl Product {
                 "f32"
             }
         };
-        if layout.book != Book::None {
-            bindings.push(read("book", "u32"));
+        let few = matches!(self.width, Width::Few(_));
+        match (layout.book, few) {
+            (Book::None, true) => sources.push(include_str!("../shaders/no_book.wgsl")),
+            (Book::None, false) => {}
+            // Many lookups: the table comes to workgroup memory first.
+            (book, true) => {
+                constants.push(("BOOK", book.words().len() as u32));
+                bindings.push(read("book_source", "u32"));
+                sources.push(include_str!("../shaders/book.wgsl"));
+            }
+            (_, false) => bindings.push(read("book", "u32")),
         }
         let rows = match self.rows {
             RowsOf::Window => {
@@ -140,7 +149,8 @@ impl Product {
         let tokens = ("T", self.width.tokens());
         match self.width {
             Width::Few(_) => {
-                vec![("L", lanes), ("R", rows), ("S", subgroups), ("K", splits), tokens]
+                let shape = [("L", lanes), ("R", rows), ("S", subgroups), ("K", splits)];
+                shape.into_iter().chain([tokens, ("U", UNROLL)]).collect()
             }
             Width::Many(_) => {
                 let (rows, of_thread) = self.width.of_thread();
