@@ -111,13 +111,14 @@ fn gdn_layer<B: Backend>(
     (u, y): (&B::Buffer, &mut B::Buffer),
 ) {
     let (shape, rows) = (&layer.shape, window.rows());
+    // Products of the same rows follow each other: a device may do them at once.
     backend.matmul(&layer.qkv, u, rows, &mut s.m);
-    backend.gdn_conv(shape, &layer.conv, window, state, (&s.m, &mut s.qkv));
+    backend.matmul(&layer.gate, u, rows, &mut s.z);
     backend.matmul(&layer.alpha, u, rows, &mut s.alpha);
     backend.matmul(&layer.beta, u, rows, &mut s.beta);
+    backend.gdn_conv(shape, &layer.conv, window, state, (&s.m, &mut s.qkv));
     let input = layer.scan_input(&s.qkv, &s.alpha, &s.beta);
     backend.gdn_scan(shape, window, input, state, &mut s.o);
-    backend.matmul(&layer.gate, u, rows, &mut s.z);
     backend.gdn_output_gate(shape, &layer.norm, &s.z, rows, &mut s.o);
     backend.matmul(&layer.out, &s.o, rows, y);
 }
@@ -161,15 +162,16 @@ fn moe_layer<B: Backend>(
     (u, y): (&B::Buffer, &mut B::Buffer),
 ) {
     backend.matmul(&layer.router, u, rows, &mut s.router);
+    backend.matmul(&layer.shared_gate, u, rows, &mut s.shared_gate);
+    backend.matmul(&layer.shared_up, u, rows, &mut s.shared_up);
+    backend.matmul(&layer.shared_gate_inp, u, rows, &mut s.shared_gate_inp);
+
     backend.moe_plan(&s.router, rows, choice, &mut s.plan);
     backend.moe_gate_up(&s.plan, layer.experts.gate_up(), u, &mut s.act);
     backend.moe_down(&s.plan, &layer.down, &s.act, &mut s.part);
 
-    backend.matmul(&layer.shared_gate, u, rows, &mut s.shared_gate);
-    backend.matmul(&layer.shared_up, u, rows, &mut s.shared_up);
     backend.swiglu(&mut s.shared_gate, &s.shared_up, rows * layer.shared_ff);
     backend.matmul(&layer.shared_down, &s.shared_gate, rows, &mut s.shared);
-    backend.matmul(&layer.shared_gate_inp, u, rows, &mut s.shared_gate_inp);
 
     let shared = SharedExpert { y: &s.shared, gate: &s.shared_gate_inp, width: layer.width };
     backend.moe_combine(&s.plan, &s.part, shared, y);

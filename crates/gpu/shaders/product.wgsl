@@ -2,21 +2,12 @@
 // again: together they are the lanes of a row. Lane i adds the units i, i + L K, ..., then the
 // lanes are added in order. T rows of activations are multiplied with a unit at once.
 
-const THREADS: u32 = 32u * S;
-const LANES: u32 = L * K;
 const GROUPS: u32 = THREADS / LANES;
 const SUMS: u32 = R * T;
 
-var<workgroup> partials: array<f32, THREADS * SUMS>;
-
-@compute @workgroup_size(THREADS)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-) {
-    let block = group.x + group.y * p.grid;
-    let tile = find_tile(p.first_tile + group.z);
-    if tile.count == 0u || block * GROUPS * R >= p.weight_rows {
+fn product(block: u32, index: u32, thread: u32) {
+    let tile = find_tile(index);
+    if tile.count == 0u {
         return;
     }
     fetch_book(thread, THREADS);

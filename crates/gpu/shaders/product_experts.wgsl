@@ -9,8 +9,9 @@ struct Tile {
 fn find_tile(index: u32) -> Tile {
     let tile = tiles[index];
     // Wraps around below the first expert of this part of the stack.
-    let expert = tile.x - p.first_expert;
-    return Tile(expert * p.weight_rows, tile.y, select(0u, tile.z, expert < p.part_experts));
+    let expert = tile.x - (p.experts & 0xffffu);
+    let here = expert < p.experts / 65536u;
+    return Tile(expert * p.weight_rows, tile.y, select(0u, tile.z, here));
 }
 
 fn x_row(tile: Tile, t: u32) -> u32 {

@@ -12,14 +12,9 @@ const SUMS: u32 = RT * TT;
 var<workgroup> units: array<Unit, ROWS>;
 var<workgroup> inputs: array<Input, T>;
 
-@compute @workgroup_size(THREADS)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-) {
-    let block = group.x + group.y * p.grid;
-    let tile = find_tile(p.first_tile + group.z);
-    if tile.count == 0u || block * ROWS >= p.weight_rows {
+fn product(block: u32, index: u32, thread: u32) {
+    let tile = find_tile(index);
+    if tile.count == 0u {
         return;
     }
     let row_group = thread % ROW_GROUPS;

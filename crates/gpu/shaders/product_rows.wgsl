@@ -7,7 +7,7 @@ struct Tile {
 }
 
 fn find_tile(index: u32) -> Tile {
-    return Tile(0u, index * T, min(T, p.tokens - index * T));
+    return Tile(0u, index * T, min(T, call.tokens - index * T));
 }
 
 fn x_row(tile: Tile, t: u32) -> u32 {

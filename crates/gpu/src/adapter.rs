@@ -19,8 +19,11 @@ pub struct GpuOptions {
 /// Storage buffers that a kernel may bind.
 const MAX_BINDINGS: u32 = 8;
 
-/// Bytes of parameters that a kernel may have.
+/// Bytes of parameters that a kernel may have on every device.
 pub(crate) const MAX_PARAMS: u32 = 128;
+
+/// Bytes of parameters that are used where a device has so many.
+const WANTED_PARAMS: u32 = 256;
 
 /// An open GPU.
 pub(crate) struct Opened {
@@ -42,10 +45,11 @@ pub(crate) fn open(options: &GpuOptions, faults: &Faults) -> Result<Opened, Erro
     let adapter = choose(&adapters, options.adapter.as_deref())?;
     let info = adapter.get_info();
     let limits = adapter.limits();
+    let params = limits.max_immediate_size.min(WANTED_PARAMS);
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("tuff"),
         required_features: required(),
-        required_limits: Limits { max_immediate_size: MAX_PARAMS, ..limits },
+        required_limits: Limits { max_immediate_size: params, ..limits },
         memory_hints: wgpu::MemoryHints::MemoryUsage,
         ..Default::default()
     };

@@ -15,10 +15,29 @@ pub struct GpuBuffer {
     pub(crate) raw: wgpu::Buffer,
     len: usize,
     id: u64,
+    /// The number of the last write, of all writes to any buffer.
+    written: AtomicU64,
     dropped: Dropped,
 }
 
+static WRITES: AtomicU64 = AtomicU64::new(1);
+
 impl GpuBuffer {
+    /// What tells it from all others, also of buffers that are gone.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Differs after every write.
+    pub(crate) fn state(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Notes that something is written.
+    pub(crate) fn touch(&self) {
+        self.written.store(WRITES.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// Number of 4-byte values.
     pub fn len(&self) -> usize {
         self.len
@@ -31,14 +50,16 @@ impl GpuBuffer {
 
     /// All of it, to be bound.
     pub(crate) fn all(&self) -> Slice<'_> {
-        Slice { buffer: self, offset: 0, bytes: self.raw.size() }
+        let id = (self.id, 0, self.raw.size());
+        Slice { raw: &self.raw, written: Some(&self.written), id }
     }
 
     /// Some of its values, to be bound; `first` must be a multiple of 64.
     pub(crate) fn part(&self, first: usize, len: usize) -> Slice<'_> {
         assert!(first + len <= self.len, "{len} values from {first} of {}", self.len);
         let bytes = (4 * len as u64).next_multiple_of(16).max(16);
-        Slice { buffer: self, offset: 4 * first as u64, bytes }
+        let id = (self.id, 4 * first as u64, bytes);
+        Slice { raw: &self.raw, written: Some(&self.written), id }
     }
 }
 
@@ -51,23 +72,55 @@ impl Drop for GpuBuffer {
 /// A part of a buffer that a kernel binds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice<'a> {
-    buffer: &'a GpuBuffer,
-    offset: u64,
-    bytes: u64,
+    raw: &'a wgpu::Buffer,
+    /// Where a write is noted; `None` if it was already.
+    written: Option<&'a AtomicU64>,
+    id: SliceId,
 }
 
-/// What tells a [`Slice`] from all others, also of buffers that are gone.
+/// What tells a [`Slice`] from all others, also of buffers that are gone: buffer, offset, bytes.
 pub(crate) type SliceId = (u64, u64, u64);
 
 impl Slice<'_> {
     pub(crate) fn id(&self) -> SliceId {
-        (self.buffer.id, self.offset, self.bytes)
+        self.id
+    }
+
+    /// Notes that a kernel writes it.
+    pub(crate) fn touch(&self) {
+        if let Some(written) = self.written {
+            written.store(WRITES.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn binding(&self) -> wgpu::BindingResource<'_> {
-        let size = std::num::NonZeroU64::new(self.bytes);
-        let (buffer, offset) = (&self.buffer.raw, self.offset);
-        wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset, size })
+        let (_, offset, bytes) = self.id;
+        let size = std::num::NonZeroU64::new(bytes);
+        wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer: self.raw, offset, size })
+    }
+}
+
+/// A whole buffer that a call keeps until it is recorded, whatever becomes of the [`GpuBuffer`].
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    raw: wgpu::Buffer,
+    id: SliceId,
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Held {
+    pub(crate) fn new(buffer: &GpuBuffer) -> Self {
+        Self { raw: buffer.raw.clone(), id: buffer.all().id() }
+    }
+
+    /// To be bound; what is written was noted before.
+    pub(crate) fn slice(&self) -> Slice<'_> {
+        Slice { raw: &self.raw, written: None, id: self.id }
     }
 }
 
@@ -142,6 +195,7 @@ impl Allocator {
             return Err(short());
         }
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Ok(GpuBuffer { raw, len, id, dropped: self.dropped.clone() })
+        let written = AtomicU64::new(0);
+        Ok(GpuBuffer { raw, len, id, written, dropped: self.dropped.clone() })
     }
 }

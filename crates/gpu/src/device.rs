@@ -10,6 +10,7 @@ use crate::fault::Faults;
 use crate::formats::{Book, Format};
 use crate::matrix::Matrix;
 use crate::moe::Plan;
+use crate::product::QuantisedRows;
 use crate::recorder::Recorder;
 use crate::scratch::Scratch;
 use crate::states::{GdnState, PleState, QsaState, Selection};
@@ -29,6 +30,7 @@ pub struct Gpu {
     pub(crate) part_limit: u64,
     pub(crate) scratch: HashMap<Scratch, Arc<GpuBuffer>>,
     pub(crate) books: HashMap<Book, Arc<GpuBuffer>>,
+    pub(crate) quantised: QuantisedRows,
     title: String,
 }
 
@@ -51,6 +53,7 @@ impl Gpu {
             part_limit: u64::MAX,
             scratch: HashMap::new(),
             books: HashMap::new(),
+            quantised: QuantisedRows::default(),
             title: title(&opened.info),
         })
     }

@@ -39,7 +39,7 @@ impl Kernel {
 mod tests {
     use super::*;
     use crate::formats::Format;
-    use crate::product::{Path, RowsOf};
+    use crate::product::{Path, Product, RowsOf, Segment};
     use crate::tile::{Tile, Width};
     use naga::back::{hlsl, msl};
     use naga::valid::{Capabilities, ValidationFlags, Validator};
@@ -60,11 +60,23 @@ mod tests {
                 }
                 for rows in [RowsOf::Window, RowsOf::Experts] {
                     for width in [Width::Few(3), Width::Many(16), Width::Many(64)] {
-                        let product = Product { format, activations, rows, tile, width };
-                        all.push(Kernel::Product(product));
+                        let segment = Segment { format, activations, tile };
+                        let segments = [Some(segment), None, None, None, None];
+                        all.push(Kernel::Product(Product { rows, width, segments }));
                     }
                 }
             }
+        }
+        let segment = |format, activations| Some(Segment { format, activations, tile });
+        let segments = [
+            segment(Format::Iq4Xs, Path::Int8),
+            segment(Format::F32, Path::Float),
+            segment(Format::Iq2S, Path::Int8),
+            segment(Format::Iq4Nl, Path::Int8),
+            segment(Format::Q6K, Path::Float),
+        ];
+        for rows in [RowsOf::Window, RowsOf::Experts] {
+            all.push(Kernel::Product(Product { rows, width: Width::Few(4), segments }));
         }
         all
     }

@@ -14,6 +14,8 @@ use wgpu::{BindGroup, BindGroupLayout, ComputePipeline, ErrorFilter};
 pub(crate) struct Compiled {
     pub(crate) pipeline: ComputePipeline,
     layout: BindGroupLayout,
+    /// Which bindings it writes.
+    pub(crate) writes: Vec<bool>,
 }
 
 /// Everything that was compiled and bound.
@@ -118,7 +120,8 @@ fn build(device: &wgpu::Device, shader: &Shader) -> Compiled {
         },
         cache: None,
     });
-    Compiled { pipeline, layout }
+    let writes = shader.bindings.iter().map(|b| b.access == Access::Write).collect();
+    Compiled { pipeline, layout, writes }
 }
 
 fn layout_entries(shader: &Shader) -> Vec<wgpu::BindGroupLayoutEntry> {

@@ -1,69 +1,47 @@
 //! The product of a matrix with rows of activations: one kernel template for matrices and experts,
 //! with f32 or 8-bit activations.
+//!
+//! A call of a kernel costs more than many a product takes, so products of few rows that follow
+//! each other and need nothing of each other share a call (`waiting`): each is a *segment* of the
+//! kernel, with the text that it would have alone (`text`).
 
+mod ready;
 #[cfg(test)]
 mod tests;
+mod text;
+mod waiting;
 
-use crate::buffer::{GpuBuffer, Slice};
+pub(crate) use ready::{Inputs, QuantisedRows, Ready};
+pub(crate) use waiting::{CallLimits, Products, Waiting};
+
+use crate::buffer::{GpuBuffer, Held};
 use crate::device::Gpu;
-use crate::elementwise::Elementwise;
-use crate::formats::{Book, Format, UNIT, Values};
-use crate::kernel::Kernel;
+use crate::formats::{Book, Format};
 use crate::matrix::{Matrix, Part};
-use crate::params::params;
-use crate::recorder::{Call, MAX_GRID, spread};
-use crate::scratch::Scratch;
-use crate::shader::{Shader, read, write};
-use crate::tile::{Tile, UNROLL, Width};
+use crate::shader::Shader;
+use crate::tile::{Tile, Width};
 use kernels::Activations;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use waiting::{Source, Work};
 
-params! {
-    /// What a product is told; planes and rows are those of a part of the weight.
-    ProductParams {
-        /// Units of a weight row.
-        units: u32,
-        /// Weight rows, of one expert.
-        weight_rows: u32,
-        /// Rows of activations, where all are multiplied by one matrix.
-        tokens: u32,
-        /// Values of an output row.
-        y_width: u32,
-        /// First output value of these weight rows.
-        y_first: u32,
-        /// Workgroups along the first axis of the grid.
-        grid: u32,
-        /// First tile of this call.
-        first_tile: u32,
-        /// First expert.
-        first_expert: u32,
-        /// Experts.
-        part_experts: u32,
-        /// Pairs that share a row of activations.
-        pairs_per_x: u32,
-        /// Planes, in words.
-        a: u32,
-        /// Second plane.
-        b: u32,
-        /// Third plane.
-        c: u32,
-        /// Fourth plane.
-        d: u32,
-        /// Fifth plane.
-        e: u32,
-        /// From one code plane to the next.
-        stride: u32,
-    }
-}
+/// Most products that share a call.
+pub(crate) const MAX_SEGMENTS: usize = 5;
 
 /// A product kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Product {
+    pub(crate) rows: RowsOf,
+    pub(crate) width: Width,
+    /// The first is there.
+    pub(crate) segments: [Option<Segment>; MAX_SEGMENTS],
+}
+
+/// One of the products of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Segment {
     pub(crate) format: Format,
     pub(crate) activations: Path,
-    pub(crate) rows: RowsOf,
     pub(crate) tile: Tile,
-    pub(crate) width: Width,
 }
 
 /// What activations a kernel reads.
@@ -84,88 +62,45 @@ pub(crate) enum RowsOf {
 
 impl Product {
     pub(crate) fn shader(self) -> Shader {
-        let layout = self.format.layout();
-        let halves = matches!(layout.values, Values::ScaledHalves | Values::AffineHalves);
-        let affine = matches!(layout.values, Values::Affine | Values::AffineHalves);
-        let mut constants = self.constants();
-        constants.extend([("HALVES", u32::from(halves)), ("AFFINE", u32::from(affine))]);
-        let mut bindings = vec![read("w", "u32"), read("w4", "vec4<u32>"), write("y", "f32")];
-        let mut sources = layout.source.to_vec();
-        let path = match self.activations {
-            Path::Int8 => {
-                bindings.extend([read("codes", "vec4<u32>"), read("scales", "vec2<u32>")]);
-                sources.push(include_str!("../shaders/add_int8.wgsl"));
-                "int8"
-            }
-            Path::Float => {
-                bindings.push(read("x", "vec4<f32>"));
-                sources.push(if layout.values.has_codes() {
-                    include_str!("../shaders/add_coded.wgsl")
-                } else {
-                    include_str!("../shaders/add_float.wgsl")
-                });
-                "f32"
-            }
-        };
-        let few = matches!(self.width, Width::Few(_));
-        match (layout.book, few) {
-            (Book::None, true) => sources.push(include_str!("../shaders/no_book.wgsl")),
-            (Book::None, false) => {}
-            // Many lookups: the table comes to workgroup memory first.
-            (book, true) => {
-                constants.push(("BOOK", book.words().len() as u32));
-                bindings.push(read("book_source", "u32"));
-                sources.push(include_str!("../shaders/book.wgsl"));
-            }
-            (_, false) => bindings.push(read("book", "u32")),
-        }
+        text::shader(&self)
+    }
+
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().flatten()
+    }
+
+    /// Tables of the formats, each once.
+    fn books(&self) -> BTreeSet<Book> {
+        self.segments().map(|s| s.format.layout().book).filter(|&b| b != Book::None).collect()
+    }
+
+    fn family(&self) -> String {
         let rows = match self.rows {
-            RowsOf::Window => {
-                sources.push(include_str!("../shaders/product_rows.wgsl"));
-                "matrix"
-            }
-            RowsOf::Experts => {
-                bindings.extend([read("tiles", "vec4<u32>"), read("order", "u32")]);
-                sources.push(include_str!("../shaders/product_experts.wgsl"));
-                "experts"
-            }
+            RowsOf::Window => "matrix",
+            RowsOf::Experts => "experts",
         };
         let kernel = match self.width {
-            Width::Few(_) => {
-                sources.push(include_str!("../shaders/product.wgsl"));
-                "few"
-            }
-            Width::Many(_) => {
-                sources.push(include_str!("../shaders/product_many.wgsl"));
-                "many"
-            }
+            Width::Few(_) => "few",
+            Width::Many(_) => "many",
         };
-        let family = format!("{rows} {} {path} {kernel}", self.format.name());
-        Shader::new::<ProductParams>(&family, &constants, bindings, &sources)
+        let subgroups = self.threads() / 32;
+        format!("{rows} {kernel} T={} S={subgroups}", self.width.tokens())
     }
 
-    fn constants(self) -> Vec<(&'static str, u32)> {
-        let Tile { lanes, rows, subgroups, splits } = self.tile;
-        let tokens = ("T", self.width.tokens());
+    /// Threads of a workgroup, which are the same for all segments.
+    fn threads(&self) -> u32 {
         match self.width {
-            Width::Few(_) => {
-                let shape = [("L", lanes), ("R", rows), ("S", subgroups), ("K", splits)];
-                shape.into_iter().chain([tokens, ("U", UNROLL)]).collect()
-            }
-            Width::Many(_) => {
-                let (rows, of_thread) = self.width.of_thread();
-                vec![("LANES", self.tile.all_lanes()), ("RT", rows), ("TT", of_thread), tokens]
-            }
+            Width::Few(_) => 32 * self.segments().map(|s| s.tile.subgroups).max().unwrap_or(1),
+            Width::Many(_) => 128,
         }
     }
-}
 
-/// Activations as a product reads them.
-#[derive(Clone, Debug)]
-pub(crate) enum Ready<'a> {
-    Float(&'a GpuBuffer),
-    Padded(Arc<GpuBuffer>),
-    Int8 { codes: Arc<GpuBuffer>, scales: Arc<GpuBuffer> },
+    /// Bytes of workgroup memory.
+    fn workgroup_bytes(&self) -> u32 {
+        let sums = self.segments().map(|s| s.tile.rows * self.width.tokens()).max().unwrap_or(1);
+        let words: usize = self.books().iter().map(|book| book.words().len()).sum();
+        4 * (self.threads() * sums + words as u32)
+    }
 }
 
 /// Pairs of a plan, for a product with experts.
@@ -181,35 +116,6 @@ pub(crate) struct Pairs<'a> {
 }
 
 impl Gpu {
-    /// Brings `rows` rows of activations to the form that a product with `matrix` reads; `None` if
-    /// memory is short, which is kept as a fault.
-    pub(crate) fn ready<'a>(
-        &mut self,
-        matrix: &Matrix,
-        x: &'a GpuBuffer,
-        rows: usize,
-    ) -> Option<Ready<'a>> {
-        let n_in = matrix.n_in;
-        assert!(x.len() >= rows * n_in, "{rows} rows of {n_in} in {} values", x.len());
-        let units = matrix.units();
-        match self.path(matrix) {
-            Path::Int8 => {
-                let codes = self.scratch(Scratch::Codes, rows * units * 8)?;
-                let scales = self.scratch(Scratch::Scales, rows * units * 2)?;
-                let buffers = [codes.all(), scales.all(), x.all()];
-                self.elementwise(Elementwise::Quantise, &buffers, None, (1, rows * units, 0));
-                Some(Ready::Int8 { codes, scales })
-            }
-            Path::Float if n_in.is_multiple_of(UNIT) => Some(Ready::Float(x)),
-            Path::Float => {
-                let padded = self.scratch(Scratch::Padded, rows * units * UNIT)?;
-                let shape = (rows, units * UNIT, n_in);
-                self.elementwise(Elementwise::Pad, &[padded.all(), x.all()], None, shape);
-                Some(Ready::Padded(padded))
-            }
-        }
-    }
-
     /// What products with `matrix` read.
     pub(crate) fn path(&self, matrix: &Matrix) -> Path {
         let int8 = matrix.activations == Activations::Int8 && self.activations == Activations::Int8;
@@ -218,18 +124,18 @@ impl Gpu {
     }
 
     /// `y[row] = matrix x[row]`; `y` rows have `n_out` values.
-    pub(crate) fn product(&mut self, matrix: &Matrix, x: &Ready<'_>, rows: usize, y: &GpuBuffer) {
+    pub(crate) fn product(&mut self, matrix: &Matrix, x: &Ready, rows: usize, y: &GpuBuffer) {
         assert!(y.len() >= rows * matrix.n_out, "{rows} rows of {} results", matrix.n_out);
+        let width = Width::of_rows(rows);
+        let tiles = rows.div_ceil(width.tokens() as usize);
         for part in &matrix.parts {
-            let width = Width::of_rows(rows);
-            let params = ProductParams {
+            let work = Work {
                 weight_rows: part.rows as u32,
                 y_first: part.first_row as u32,
-                tokens: rows as u32,
-                ..self.params(matrix, part)
+                ..self.work(matrix, part)
             };
-            let tiles = rows.div_ceil(width.tokens() as usize);
-            self.dispatch_product(matrix, (x, None, width), (part, y), params, tiles);
+            let source = Source { rows: RowsOf::Window, width, tokens: rows, tiles, plan: None };
+            self.add_product((matrix, part), (x, source), work, y);
         }
     }
 
@@ -237,26 +143,30 @@ impl Gpu {
     pub(crate) fn expert_product(
         &mut self,
         matrix: &Matrix,
-        x: &Ready<'_>,
+        x: &Ready,
         pairs: Pairs<'_>,
         y: &GpuBuffer,
     ) {
         for part in &matrix.parts {
-            let params = ProductParams {
+            let first = (part.first_row / matrix.n_out) as u32;
+            let count = (part.rows / matrix.n_out) as u32;
+            assert!(first + count <= 0xffff, "{count} experts");
+            let work = Work {
                 weight_rows: matrix.n_out as u32,
-                first_expert: (part.first_row / matrix.n_out) as u32,
-                part_experts: (part.rows / matrix.n_out) as u32,
+                experts: first | count << 16,
                 pairs_per_x: pairs.pairs_per_x as u32,
-                ..self.params(matrix, part)
+                ..self.work(matrix, part)
             };
-            let input = (x, Some(pairs), pairs.width);
-            self.dispatch_product(matrix, input, (part, y), params, pairs.tile_count);
+            let plan = Some([Held::new(pairs.tiles), Held::new(pairs.order)]);
+            let (width, tiles) = (pairs.width, pairs.tile_count);
+            let source = Source { rows: RowsOf::Experts, width, tokens: 0, tiles, plan };
+            self.add_product((matrix, part), (x, source), work, y);
         }
     }
 
-    fn params(&self, matrix: &Matrix, part: &Part) -> ProductParams {
+    fn work(&self, matrix: &Matrix, part: &Part) -> Work {
         let [a, b, c, d, e] = part.planes.places;
-        ProductParams {
+        Work {
             units: matrix.units() as u32,
             y_width: matrix.n_out as u32,
             stride: part.planes.stride,
@@ -269,57 +179,34 @@ impl Gpu {
         }
     }
 
-    fn dispatch_product(
+    fn add_product(
         &mut self,
-        matrix: &Matrix,
-        (x, pairs, width): (&Ready<'_>, Option<Pairs<'_>>, Width),
-        (part, y): (&Part, &GpuBuffer),
-        mut params: ProductParams,
-        tiles: usize,
+        (matrix, part): (&Matrix, &Part),
+        (x, source): (&Ready, Source),
+        work: Work,
+        y: &GpuBuffer,
     ) {
         let format = matrix.format;
-        let book = match format.layout().book {
+        let table = match format.layout().book {
             Book::None => None,
             book => match self.book(book) {
-                Some(words) => Some(words),
+                Some(words) => Some((book, Held::new(&words))),
                 None => return,
             },
         };
-        let mut buffers: Vec<Slice<'_>> = vec![part.buffer.all(), part.buffer.all(), y.all()];
-        let activations = match x {
-            Ready::Float(x) => {
-                buffers.push(x.all());
-                Path::Float
-            }
-            Ready::Padded(x) => {
-                buffers.push(x.all());
-                Path::Float
-            }
-            Ready::Int8 { codes, scales } => {
-                buffers.extend([codes.all(), scales.all()]);
-                Path::Int8
-            }
-        };
-        buffers.extend(book.iter().map(|words| words.all()));
-        let rows = match &pairs {
-            None => RowsOf::Window,
-            Some(pairs) => {
-                buffers.extend([pairs.tiles.all(), pairs.order.all()]);
-                RowsOf::Experts
-            }
-        };
         let built_in = || Tile::built_in(matrix.units(), matrix.n_out);
         let tile = self.forced_tile.unwrap_or_else(built_in);
-        let product = Product { format, activations, rows, tile, width };
-        let count = (params.weight_rows as usize).div_ceil(width.weight_rows(tile));
-        let [columns, lines, _] = spread(count);
-        params.grid = columns;
-        let kernel = Kernel::Product(product);
-        for first in (0..tiles).step_by(MAX_GRID as usize) {
-            params.first_tile = first as u32;
-            let grid = [columns, lines, (tiles - first).min(MAX_GRID as usize) as u32];
-            let call = Call { kernel, buffers: &buffers, constants: None, grid };
-            self.recorder.dispatch(&call, &params);
-        }
+        let segment = Segment { format, activations: x.path(), tile };
+        let waiting = Waiting {
+            segment,
+            source,
+            weights: Held::new(&part.buffer),
+            input: x.inputs.clone(),
+            table,
+            y: Held::new(y),
+            work,
+        };
+        y.touch();
+        self.recorder.add_product(waiting);
     }
 }

@@ -1,12 +1,13 @@
 //! The command list: kernels and copies in the order in which they were asked for, submitted when a
 //! result is wanted.
 
-use crate::buffer::{Allocator, GpuBuffer, Slice};
+use crate::buffer::{Allocator, GpuBuffer, Held, Slice};
 use crate::constants::{Constants, Place};
 use crate::fault::{Faults, fault};
 use crate::kernel::Kernel;
 use crate::params::Params;
 use crate::pipelines::Pipelines;
+use crate::product::{CallLimits, Products, Waiting};
 use kernels::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +27,9 @@ pub(crate) struct Recorder {
     pub(crate) faults: Faults,
     pipelines: Pipelines,
     constants: Constants,
+    /// Products whose call is still open to others. Everything else that is recorded closes it.
+    products: Products,
+    call_limits: CallLimits,
     /// Open while kernels follow each other; copies are between passes.
     pass: Option<ComputePass<'static>>,
     encoder: Option<CommandEncoder>,
@@ -58,6 +62,11 @@ impl Recorder {
         let constants = Constants::new(&allocator)?;
         let download = allocator.readable(1 << 16)?;
         let (pass, encoder) = (None, None);
+        let limits = device.limits();
+        let call_limits = CallLimits {
+            bindings: limits.max_storage_buffers_per_shader_stage as usize,
+            params: limits.max_immediate_size as usize,
+        };
         Ok(Self {
             device,
             queue,
@@ -65,6 +74,8 @@ impl Recorder {
             faults,
             pipelines,
             constants,
+            products: Products::default(),
+            call_limits,
             pass,
             encoder,
             download,
@@ -74,6 +85,29 @@ impl Recorder {
 
     /// Appends a kernel. Where its grid is empty there is nothing to do.
     pub(crate) fn dispatch<P: Params>(&mut self, call: &Call<'_>, params: &P) {
+        self.record_products();
+        self.record(call, bytemuck::bytes_of(params));
+    }
+
+    /// Appends a product, which may share its call with products before and after it. What it
+    /// writes was noted in the buffer.
+    pub(crate) fn add_product(&mut self, product: Waiting) {
+        if !self.products.accept(&product, self.call_limits) {
+            self.record_products();
+        }
+        self.products.push(product);
+    }
+
+    fn record_products(&mut self) {
+        if let Some(shared) = self.products.take() {
+            let buffers: Vec<Slice<'_>> = shared.buffers.iter().map(Held::slice).collect();
+            let kernel = Kernel::Product(shared.kernel);
+            let call = Call { kernel, buffers: &buffers, constants: None, grid: shared.grid };
+            self.record(&call, bytemuck::cast_slice(&shared.params));
+        }
+    }
+
+    fn record(&mut self, call: &Call<'_>, params: &[u8]) {
         let [x, y, z] = call.grid;
         if x == 0 || y == 0 || z == 0 {
             return;
@@ -86,8 +120,13 @@ impl Recorder {
         let Some(pass) = &mut self.pass else { return };
         pass.set_pipeline(&compiled.pipeline);
         pass.set_bind_group(0, group, &[]);
-        pass.set_immediates(0, bytemuck::bytes_of(params));
+        pass.set_immediates(0, params);
         pass.dispatch_workgroups(x, y, z);
+        slices
+            .iter()
+            .zip(&compiled.writes)
+            .filter(|(_, writes)| **writes)
+            .for_each(|(s, _)| s.touch());
     }
 
     /// Words from the host for kernels of this submission; `None` if memory is short, which is kept
@@ -104,6 +143,7 @@ impl Recorder {
     /// Copies `len` values between buffers, in order with the kernels.
     pub(crate) fn copy(&mut self, from: (&GpuBuffer, usize), to: (&GpuBuffer, usize), len: usize) {
         assert!(from.1 + len <= from.0.len() && to.1 + len <= to.0.len(), "a copy past the end");
+        to.0.touch();
         if len > 0 {
             let at = |first: usize| 4 * first as u64;
             let (source, target) = (&from.0.raw, &to.0.raw);
@@ -115,6 +155,7 @@ impl Recorder {
     /// Zeroes values, in order with the kernels.
     pub(crate) fn clear(&mut self, buffer: &GpuBuffer, first: usize, len: usize) {
         assert!(first + len <= buffer.len(), "a clear past the end");
+        buffer.touch();
         if len > 0 {
             let (offset, bytes) = (4 * first as u64, 4 * len as u64);
             self.encoder().clear_buffer(&buffer.raw, offset, Some(bytes));
@@ -124,6 +165,7 @@ impl Recorder {
     /// Writes words to a buffer, behind all that was recorded before.
     pub(crate) fn upload(&mut self, words: &[u32], buffer: &GpuBuffer, first: usize) {
         assert!(first + words.len() <= buffer.len(), "an upload past the end");
+        buffer.touch();
         // What the queue writes comes before the list that is still open.
         self.submit();
         let bytes: &[u8] = bytemuck::cast_slice(words);
@@ -196,6 +238,7 @@ impl Recorder {
 
     /// Hands all that is recorded to the device.
     pub(crate) fn submit(&mut self) {
+        self.record_products();
         self.pass = None;
         self.constants.flush(&self.queue);
         self.pipelines.forget(&self.allocator.take_dropped());
@@ -216,13 +259,18 @@ impl Recorder {
 
     fn open_pass(&mut self) {
         if self.pass.is_none() {
-            let pass = self.encoder().begin_compute_pass(&Default::default());
+            let device = &self.device;
+            let encoder = self
+                .encoder
+                .get_or_insert_with(|| device.create_command_encoder(&Default::default()));
+            let pass = encoder.begin_compute_pass(&Default::default());
             self.pass = Some(pass.forget_lifetime());
         }
     }
 
     /// The list, outside any pass.
     fn encoder(&mut self) -> &mut CommandEncoder {
+        self.record_products();
         self.pass = None;
         let device = &self.device;
         self.encoder.get_or_insert_with(|| device.create_command_encoder(&Default::default()))

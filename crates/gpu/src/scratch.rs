@@ -8,10 +8,10 @@ use std::sync::Arc;
 /// What a buffer is for; two uses of one operation are never the same buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Scratch {
-    /// Codes of activations of 8 bits.
-    Codes,
+    /// Codes of activations of 8 bits, at one of some places.
+    Codes(usize),
     /// Their scales and sums.
-    Scales,
+    Scales(usize),
     /// Activations whose rows are padded to whole units.
     Padded,
     /// Gate projections of the routed experts, or gate and up of a fused stack.

@@ -60,6 +60,13 @@ impl Shader {
             let _ = writeln!(text, "const {constant}: u32 = {value}u;");
         }
         text.push_str(P::WGSL);
+        Self::declare(&mut text, &bindings);
+        sources.iter().for_each(|source| text.push_str(source));
+        Self { name, bindings, params: size_of::<P>() as u32, text }
+    }
+
+    /// Appends the declarations of the bindings.
+    pub(crate) fn declare(text: &mut String, bindings: &[Binding]) {
         for (index, Binding { name, ty, access }) in bindings.iter().enumerate() {
             let access = match access {
                 Access::Read => "read",
@@ -70,7 +77,5 @@ impl Shader {
                 "@group(0) @binding({index}) var<storage, {access}> {name}: array<{ty}>;"
             );
         }
-        sources.iter().for_each(|source| text.push_str(source));
-        Self { name, bindings, params: size_of::<P>() as u32, text }
     }
 }

@@ -41,7 +41,7 @@ impl Values {
 }
 
 /// A table that a layout's shader looks codes up in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Book {
     /// None.
     None,

@@ -1,6 +1,7 @@
 //! A row's bits: they depend on the lanes that a weight row has and on nothing else.
 
 use super::*;
+use crate::elementwise::Elementwise;
 use crate::testing::gpu;
 use gguf::TensorType;
 use kernels::moe::MoeChoice;
@@ -237,4 +238,78 @@ fn what_is_not_finite_makes_its_unit_no_number_and_no_other() {
     let (_, scales) = quantised(&mut gpu, &x);
     let nan = |unit: usize| f32::from_bits(scales[2 * unit]).is_nan();
     assert_eq!([0, 1, 2, 3].map(nan), [false, true, true, false]);
+}
+
+/// Products that share a call, of every mix of formats and activations, have the bits that they
+/// have alone; and what they read of each other is there.
+#[test]
+fn products_that_share_a_call_have_the_bits_that_they_have_alone() {
+    let Some(mut gpu) = gpu() else { return };
+    let kinds = [
+        (TensorType::IQ4_XS, Activations::Int8, 40),
+        (TensorType::F32, Activations::F32, 3),
+        (TensorType::IQ2_S, Activations::Int8, 17),
+        (TensorType::Q4_K, Activations::F32, 21),
+        (TensorType::IQ4_NL, Activations::Int8, 256),
+        (TensorType::Q8_0, Activations::Int8, 9),
+    ];
+    let matrices: Vec<_> = kinds
+        .iter()
+        .map(|&(ty, activations, n_out)| {
+            gpu.load_matrix(&weight(ty, 256, n_out, 1), activations).unwrap()
+        })
+        .collect();
+    for rows in [1, 3, 8, 13, 40] {
+        let x = Random::new(rows as u64).values(rows * 256, 1.0);
+        let alone: Vec<_> = matrices.iter().map(|m| product(&mut gpu, m, &x)).collect();
+        let input = upload(&mut gpu, &x);
+        let mut ys: Vec<_> =
+            matrices.iter().map(|m| upload(&mut gpu, &vec![f32::NAN; rows * m.n_out])).collect();
+        for (matrix, y) in matrices.iter().zip(&mut ys) {
+            gpu.matmul(matrix, &input, rows, y);
+        }
+        // The fifth gives the input of one more.
+        let mut last = upload(&mut gpu, &vec![f32::NAN; rows * 40]);
+        gpu.matmul(&matrices[0], &ys[4], rows, &mut last);
+        for (y, want) in ys.iter().zip(&alone) {
+            let mut out = vec![0; y.len()];
+            gpu.recorder.download(y, &mut out).unwrap();
+            assert!(out == *want, "{rows} rows");
+        }
+        let fifth: Vec<f32> = alone[4].iter().map(|&bits| f32::from_bits(bits)).collect();
+        let want = product(&mut gpu, &matrices[0], &fifth);
+        let mut out = vec![0; last.len()];
+        gpu.recorder.download(&last, &mut out).unwrap();
+        assert!(out == want, "{rows} rows of a product of a product");
+    }
+}
+
+/// Rows that were brought to 8 bits once are brought again when they have changed.
+#[test]
+fn rows_that_change_are_brought_to_8_bits_anew() {
+    let Some(mut gpu) = gpu() else { return };
+    let matrix = gpu.load_matrix(&weight(TensorType::Q8_0, 256, 33, 1), Activations::Int8).unwrap();
+    let (a, b) = (Random::new(1).values(512, 1.0), Random::new(2).values(512, 1.0));
+    let want = [&a, &b].map(|x| product(&mut gpu, &matrix, x));
+    let mut x = upload(&mut gpu, &a);
+    let other = upload(&mut gpu, &b);
+    let ys: Vec<_> = (0..4).map(|_| upload(&mut gpu, &[f32::NAN; 66])).collect();
+    let mut ys = ys.into_iter();
+    let mut multiply = |gpu: &mut Gpu, x: &GpuBuffer| {
+        let mut y = ys.next().unwrap();
+        gpu.matmul(&matrix, x, 2, &mut y);
+        y
+    };
+    let first = multiply(&mut gpu, &x);
+    gpu.gather_rows(&other, &[0, 1], 256, (&mut x, 0));
+    let second = multiply(&mut gpu, &x);
+    gpu.upload(&a, &mut x);
+    let third = multiply(&mut gpu, &x);
+    gpu.recorder.copy((&other, 0), (&x, 0), 512);
+    let fourth = multiply(&mut gpu, &x);
+    for (i, y) in [first, second, third, fourth].iter().enumerate() {
+        let mut out = vec![0; 66];
+        gpu.recorder.download(y, &mut out).unwrap();
+        assert!(out == want[i % 2], "product {i}");
+    }
 }

@@ -1,0 +1,171 @@
+//! Products that wait for others to share their call.
+
+use super::text::{HEAD_WORDS, SEGMENT_WORDS};
+use super::{Inputs, MAX_SEGMENTS, Product, RowsOf, Segment};
+use crate::buffer::Held;
+use crate::formats::Book;
+use crate::recorder::spread;
+use crate::tile::Width;
+use bytemuck::{Pod, Zeroable};
+use std::collections::BTreeMap;
+
+/// Bytes of workgroup memory that every device has.
+const WORKGROUP_BYTES: u32 = 16 << 10;
+
+/// Parameters of a segment, as the text of product kernels declares them.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Work {
+    pub(super) units: u32,
+    pub(super) weight_rows: u32,
+    pub(super) y_width: u32,
+    pub(super) y_first: u32,
+    pub(super) experts: u32,
+    pub(super) pairs_per_x: u32,
+    pub(super) a: u32,
+    pub(super) b: u32,
+    pub(super) c: u32,
+    pub(super) d: u32,
+    pub(super) e: u32,
+    pub(super) stride: u32,
+}
+
+/// Where rows of activations come from, and how many at once.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Source {
+    pub(super) rows: RowsOf,
+    pub(super) width: Width,
+    /// Rows, where all are multiplied by one matrix.
+    pub(super) tokens: usize,
+    /// Tiles of rows.
+    pub(super) tiles: usize,
+    /// Tiles and order of a plan.
+    pub(super) plan: Option<[Held; 2]>,
+}
+
+/// A product that was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub(super) segment: Segment,
+    pub(super) source: Source,
+    pub(super) weights: Held,
+    pub(super) input: Inputs,
+    pub(super) table: Option<(Book, Held)>,
+    pub(super) y: Held,
+    pub(super) work: Work,
+}
+
+impl Waiting {
+    /// Buffers that it reads, but for weights and tables, which nothing writes.
+    fn reads(&self) -> impl Iterator<Item = &Held> {
+        let input = match &self.input {
+            Inputs::Float(x) => [Some(x), None],
+            Inputs::Int8 { codes, scales } => [Some(codes), Some(scales)],
+        };
+        input.into_iter().flatten().chain(self.source.plan.iter().flatten())
+    }
+}
+
+/// What a call of a product kernel may take on this device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallLimits {
+    /// Storage buffers.
+    pub(crate) bindings: usize,
+    /// Bytes of parameters.
+    pub(crate) params: usize,
+}
+
+/// A call of a product kernel.
+#[derive(Debug)]
+pub(crate) struct SharedCall {
+    pub(crate) kernel: Product,
+    pub(crate) buffers: Vec<Held>,
+    pub(crate) params: Vec<u32>,
+    pub(crate) grid: [u32; 3],
+}
+
+/// Products that are alike enough to share a call.
+#[derive(Debug, Default)]
+pub(crate) struct Products(Vec<Waiting>);
+
+impl Products {
+    /// Whether `next` can join those that wait.
+    pub(crate) fn accept(&self, next: &Waiting, limits: CallLimits) -> bool {
+        let Some(first) = self.0.first() else { return true };
+        let few = matches!(next.source.width, Width::Few(_));
+        let alike = next.source == first.source
+            && next.segment.tile.subgroups == first.segment.tile.subgroups;
+        if !few || !alike || self.0.len() == MAX_SEGMENTS {
+            return false;
+        }
+        // Nobody reads what another one writes, nor writes where another one does.
+        let apart = self.0.iter().all(|other| {
+            other.y != next.y
+                && next.reads().all(|read| *read != other.y)
+                && other.reads().all(|read| *read != next.y)
+                && same_kind_same_input(&other.input, &next.input)
+        });
+        apart && fits(&call(self.0.iter().chain([next])), limits)
+    }
+
+    pub(crate) fn push(&mut self, next: Waiting) {
+        self.0.push(next);
+    }
+
+    /// The call that does all of them; `None` if there are none.
+    pub(crate) fn take(&mut self) -> Option<SharedCall> {
+        let waiting = std::mem::take(&mut self.0);
+        (!waiting.is_empty()).then(|| call(waiting.iter()))
+    }
+}
+
+/// Kernels have one f32 input and one of 8 bits.
+fn same_kind_same_input(a: &Inputs, b: &Inputs) -> bool {
+    match (a, b) {
+        (Inputs::Float(a), Inputs::Float(b)) => a == b,
+        (Inputs::Int8 { codes: a, .. }, Inputs::Int8 { codes: b, .. }) => a == b,
+        _ => true,
+    }
+}
+
+fn fits(call: &SharedCall, limits: CallLimits) -> bool {
+    call.buffers.len() <= limits.bindings
+        && 4 * call.params.len() <= limits.params
+        && call.kernel.workgroup_bytes() <= WORKGROUP_BYTES
+}
+
+/// Buffers in the order of the bindings in `text`.
+fn call<'a>(all: impl Iterator<Item = &'a Waiting> + Clone) -> SharedCall {
+    let mut segments = [None; MAX_SEGMENTS];
+    let mut buffers = Vec::new();
+    let mut params = vec![0; HEAD_WORDS];
+    let mut groups = 0;
+    let (mut int8, mut float, mut plan) = (None, None, None);
+    let mut tables = BTreeMap::new();
+    let mut shared = None;
+    for (slot, one) in segments.iter_mut().zip(all) {
+        *slot = Some(one.segment);
+        buffers.extend([one.weights.clone(), one.weights.clone(), one.y.clone()]);
+        let words: [u32; SEGMENT_WORDS] = bytemuck::cast(one.work);
+        params.extend(words);
+        match &one.input {
+            Inputs::Float(x) => float = Some(x.clone()),
+            Inputs::Int8 { codes, scales } => int8 = Some([codes.clone(), scales.clone()]),
+        }
+        tables.extend(one.table.clone());
+        plan = one.source.plan.clone();
+        let Source { rows, width, tokens, tiles, .. } = one.source;
+        let blocks = (one.work.weight_rows as usize).div_ceil(width.weight_rows(one.segment.tile));
+        groups += blocks * tiles;
+        shared = Some((rows, width));
+        (params[0], params[2]) = (tokens as u32, tiles as u32);
+    }
+    buffers.extend(int8.into_iter().flatten());
+    buffers.extend(float);
+    buffers.extend(tables.into_values());
+    buffers.extend(plan.into_iter().flatten());
+    let grid = spread(groups);
+    params[1] = grid[0];
+    let (rows, width) = shared.unwrap_or((RowsOf::Window, Width::Few(1)));
+    SharedCall { kernel: Product { rows, width, segments }, buffers, params, grid }
+}
