@@ -2,6 +2,7 @@
 
 use crate::decode::DecodeRows;
 use crate::elementwise::Elementwise;
+use crate::gdn::GdnKernel;
 use crate::head::argmax_shader;
 use crate::moe::PlanStep;
 use crate::product::Product;
@@ -20,6 +21,8 @@ pub(crate) enum Kernel {
     Plan(PlanStep),
     /// The best token of each row.
     Argmax,
+    /// Gated DeltaNet.
+    Gdn(GdnKernel),
 }
 
 impl Kernel {
@@ -31,6 +34,7 @@ impl Kernel {
             Self::DecodeRows(kernel) => kernel.shader(),
             Self::Plan(step) => step.shader(),
             Self::Argmax => argmax_shader(),
+            Self::Gdn(kernel) => kernel.shader(),
         }
     }
 }
@@ -51,6 +55,7 @@ mod tests {
         let mut all: Vec<_> = Elementwise::ALL.iter().map(|&k| Kernel::Elementwise(k)).collect();
         all.extend([PlanStep::Choose, PlanStep::Group].map(Kernel::Plan));
         all.push(Kernel::Argmax);
+        all.extend(GdnKernel::some().map(Kernel::Gdn));
         all.extend(Format::ALL.map(|format| Kernel::DecodeRows(DecodeRows(format))));
         let tile = Tile { lanes: 16, rows: 2, subgroups: 4, splits: 2 };
         for format in Format::ALL {

@@ -22,6 +22,8 @@ pub(crate) enum Scratch {
     Starts,
     /// Indices of a read-back.
     Indices,
+    /// A state on its way to the host.
+    Export,
 }
 
 impl Gpu {

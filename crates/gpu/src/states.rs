@@ -3,8 +3,15 @@
 #![allow(dead_code, reason = "the sequence families read what is kept here")]
 
 use crate::buffer::{Allocator, GpuBuffer};
+use crate::device::Gpu;
 use crate::recorder::Recorder;
+use crate::scratch::Scratch;
 use kernels::{Error, GdnShape, KvType, PleShape, QsaShape};
+
+/// An error unless `found` values are as many as the state has.
+pub(crate) fn check_len(what: &'static str, found: usize, want: usize) -> Result<(), Error> {
+    if found == want { Ok(()) } else { Err(Error::StateSize { what, want, found }) }
+}
 
 /// One buffer with a part of the same length for every slot.
 #[derive(Debug)]
@@ -24,8 +31,28 @@ impl PerSlot {
         Ok(Self { buffer: allocator.storage(slots.saturating_mul(len), what)?, len })
     }
 
-    fn clear(&self, recorder: &mut Recorder, slot: usize) {
-        recorder.clear(&self.buffer, slot * self.len, self.len);
+    /// Zeroes the first values of a slot.
+    fn clear(&self, recorder: &mut Recorder, slot: usize, len: usize) {
+        recorder.clear(&self.buffer, slot * self.len, len);
+    }
+
+    /// The first `len` values of a slot, or zeros and a fault that is kept.
+    pub(crate) fn export(&self, gpu: &mut Gpu, slot: usize, len: usize) -> Vec<f32> {
+        let mut values = vec![0.0; len];
+        if let Some(copy) = gpu.scratch(Scratch::Export, len) {
+            gpu.recorder.copy((&self.buffer, slot * self.len), (&copy, 0), len);
+            let words = bytemuck::cast_slice_mut(&mut values);
+            if let Err(error) = gpu.recorder.download(&copy, words) {
+                gpu.recorder.faults.add(error);
+            }
+        }
+        values
+    }
+
+    /// Puts values in place of a slot's first ones.
+    pub(crate) fn import(&self, gpu: &mut Gpu, slot: usize, values: &[f32]) {
+        let words = bytemuck::cast_slice(values);
+        gpu.recorder.upload(words, &self.buffer, slot * self.len);
     }
 }
 
@@ -33,18 +60,23 @@ impl PerSlot {
 /// of rows that were set aside.
 #[derive(Debug)]
 pub struct GdnState {
-    /// `[value_heads, key dim, value dim]`.
-    pub(crate) s: PerSlot,
-    /// `[kernel - 1, channels]`, oldest first.
+    /// `[value_heads, key dim, value dim]`, then two sides with room for rows set aside, each
+    /// `[deferred, channels + 2 * value_heads]`: what the convolution made, alpha, beta.
+    pub(crate) scan: PerSlot,
+    /// `[kernel - 1, channels]`, oldest first, then `[deferred, channels]` set aside before the
+    /// convolution.
     pub(crate) conv: PerSlot,
-    /// Before the convolution `[deferred, channels]`.
-    pub(crate) aside_m: PerSlot,
-    /// After it `[deferred, channels]`.
-    pub(crate) aside_qkv: PerSlot,
-    /// `[deferred, value_heads]`.
-    pub(crate) aside_alpha: PerSlot,
-    /// `[deferred, value_heads]`.
-    pub(crate) aside_beta: PerSlot,
+    /// Of each slot, the side that has its rows: the other one takes those of the next window,
+    /// while these are still read.
+    pub(crate) sides: Vec<u32>,
+    /// Rows that may be set aside.
+    pub(crate) deferred: usize,
+    /// Values of a side.
+    pub(crate) aside_len: usize,
+    /// Values of a delta-rule state.
+    pub(crate) s_len: usize,
+    /// Values of a convolution history.
+    pub(crate) conv_len: usize,
 }
 
 impl GdnState {
@@ -54,33 +86,38 @@ impl GdnState {
         slots: usize,
         deferred: usize,
     ) -> Result<Self, Error> {
-        let aside = |width: usize| {
-            PerSlot::new(allocator, slots, deferred.saturating_mul(width), "rows set aside")
-        };
-        let (channels, heads) = (shape.channels(), shape.value_heads);
+        let (s_len, conv_len) = (shape.state_len(), shape.conv_len());
+        let channels = shape.channels();
+        let aside_len = deferred.saturating_mul(channels + 2 * shape.value_heads);
+        let scan = s_len.saturating_add(aside_len.saturating_mul(2));
+        let conv = conv_len.saturating_add(deferred.saturating_mul(channels));
         Ok(Self {
-            s: PerSlot::new(allocator, slots, shape.state_len(), "delta-rule states")?,
-            conv: PerSlot::new(allocator, slots, shape.conv_len(), "convolution histories")?,
-            aside_m: aside(channels)?,
-            aside_qkv: aside(channels)?,
-            aside_alpha: aside(heads)?,
-            aside_beta: aside(heads)?,
+            scan: PerSlot::new(allocator, slots, scan, "delta-rule states")?,
+            conv: PerSlot::new(allocator, slots, conv, "convolution histories")?,
+            sides: vec![0; slots],
+            deferred,
+            aside_len,
+            s_len,
+            conv_len,
         })
     }
 
     pub(crate) fn reset(&self, recorder: &mut Recorder, slot: usize) {
-        self.s.clear(recorder, slot);
-        self.conv.clear(recorder, slot);
+        self.scan.clear(recorder, slot, self.s_len);
+        self.conv.clear(recorder, slot, self.conv_len);
     }
 }
 
 /// Convolution history of the n-gram features, all slots, and columns that were set aside.
 #[derive(Debug)]
 pub struct PleState {
-    /// `[history, channels]`, oldest first.
+    /// `[history, channels]`, oldest first, then `[deferred, channels]` set aside.
     pub(crate) conv: PerSlot,
-    /// `[deferred, channels]`.
-    pub(crate) aside: PerSlot,
+    pub(crate) slots: usize,
+    /// Rows that may be set aside.
+    pub(crate) deferred: usize,
+    /// Values of a history.
+    pub(crate) conv_len: usize,
 }
 
 impl PleState {
@@ -90,15 +127,14 @@ impl PleState {
         slots: usize,
         deferred: usize,
     ) -> Result<Self, Error> {
-        let aside = deferred.saturating_mul(shape.channels());
-        Ok(Self {
-            conv: PerSlot::new(allocator, slots, shape.conv_len(), "convolution histories")?,
-            aside: PerSlot::new(allocator, slots, aside, "rows set aside")?,
-        })
+        let conv_len = shape.conv_len();
+        let all = conv_len.saturating_add(deferred.saturating_mul(shape.channels()));
+        let conv = PerSlot::new(allocator, slots, all, "convolution histories")?;
+        Ok(Self { conv, slots, deferred, conv_len })
     }
 
     pub(crate) fn reset(&self, recorder: &mut Recorder, slot: usize) {
-        self.conv.clear(recorder, slot);
+        self.conv.clear(recorder, slot, self.conv_len);
     }
 }
 
