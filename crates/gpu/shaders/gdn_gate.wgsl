@@ -15,7 +15,7 @@ fn main(
         square = fma(value, value, square);
     }
     let mean = sum_up(thread, vec4(square, 0.0, 0.0, 0.0)).x / f32(HEAD);
-    let scale = inverseSqrt(mean + p.eps);
+    let scale = norm_scale(mean + p.eps);
     for (var i = thread; i < HEAD; i += THREADS) {
         let at = head * HEAD + i;
         o[at] = o[at] * scale * norm[i] * sigmoid(z[at]);

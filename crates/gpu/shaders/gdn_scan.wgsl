@@ -81,7 +81,8 @@ fn put(half: u32, thread: u32, values: array<vec2<f32>, STAGED>) {
     }
 }
 
-// ln(1 + e^x) without the loss of small terms: ln(1 + e) = 2 artanh(e / (2 + e)), and e is at most 1.
+// ln(1 + e^x) without the loss of small terms: ln(1 + e) = 2 artanh(e / (2 + e)), and e is at
+// most 1.
 fn softplus(x: f32) -> f32 {
     let e = exp(-abs(x));
     let r = e / (2.0 + e);
@@ -181,8 +182,8 @@ fn main(
             read += reads[half * THREADS + j * COLUMNS + lane];
             product += products[half * SLICES + j].xyz;
         }
-        let by_key = inverseSqrt(product.x + p.eps);
-        let by_query = inverseSqrt(product.y + p.eps) * p.query_scale;
+        let by_key = norm_scale(product.x + p.eps);
+        let by_query = norm_scale(product.y + p.eps) * p.query_scale;
         let decay = exp(rate * softplus(now.alpha + shift));
         let delta = sigmoid(now.beta) * fma(-(decay * by_key), read.x, now.value);
         let step_size = delta * by_key;

@@ -117,14 +117,16 @@ impl GdnKernel {
                     read("dt", "f32"),
                     read("runs", "u32"),
                 ];
-                let sources = [math, runs, include_str!("../shaders/gdn_scan.wgsl")];
+                let scan = include_str!("../shaders/gdn_scan.wgsl");
+                let sources = [math, runs, include_str!("../shaders/norm_scale.wgsl"), scan];
                 Shader::new::<ScanParams>("gdn_scan", &constants, bindings, &sources)
             }
             Self::OutputGate(width) => {
                 let constants = [("THREADS", GATE_THREADS as u32), ("HEAD", width)];
                 let bindings = vec![write("o", "f32"), read("z", "f32"), read("norm", "f32")];
                 let sum_up = include_str!("../shaders/sum_up.wgsl");
-                let sources = [math, sum_up, include_str!("../shaders/gdn_gate.wgsl")];
+                let gate = include_str!("../shaders/gdn_gate.wgsl");
+                let sources = [math, sum_up, include_str!("../shaders/norm_scale.wgsl"), gate];
                 Shader::new::<GateParams>("gdn_gate", &constants, bindings, &sources)
             }
         }

@@ -3,6 +3,7 @@
 use crate::decode::DecodeRows;
 use crate::elementwise::Elementwise;
 use crate::gdn::GdnKernel;
+use crate::hc_kernels::HcKernel;
 use crate::head::argmax_shader;
 use crate::moe::PlanStep;
 use crate::product::Product;
@@ -23,6 +24,8 @@ pub(crate) enum Kernel {
     Argmax,
     /// Gated DeltaNet.
     Gdn(GdnKernel),
+    /// Hyper-connections.
+    Hc(HcKernel),
 }
 
 impl Kernel {
@@ -35,6 +38,7 @@ impl Kernel {
             Self::Plan(step) => step.shader(),
             Self::Argmax => argmax_shader(),
             Self::Gdn(kernel) => kernel.shader(),
+            Self::Hc(kernel) => kernel.shader(),
         }
     }
 }
@@ -56,6 +60,7 @@ mod tests {
         all.extend([PlanStep::Choose, PlanStep::Group].map(Kernel::Plan));
         all.push(Kernel::Argmax);
         all.extend(GdnKernel::some().map(Kernel::Gdn));
+        all.extend(HcKernel::some().into_iter().map(Kernel::Hc));
         all.extend(Format::ALL.map(|format| Kernel::DecodeRows(DecodeRows(format))));
         let tile = Tile { lanes: 16, rows: 2, subgroups: 4, splits: 2 };
         for format in Format::ALL {

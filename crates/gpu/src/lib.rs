@@ -21,6 +21,8 @@ mod fault;
 mod formats;
 mod gdn;
 mod gemv;
+mod hc;
+mod hc_kernels;
 mod head;
 mod kernel;
 mod matrix;

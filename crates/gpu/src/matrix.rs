@@ -6,6 +6,7 @@ use crate::device::Gpu;
 use crate::formats::repack_rows;
 use crate::formats::{Format, Layout, MAX_PLANES, UNIT};
 use kernels::{Activations, Error, Weight};
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of weights that are repacked at once.
 const CHUNK: usize = 16 << 20;
@@ -23,6 +24,8 @@ pub struct Matrix {
     pub(crate) experts: usize,
     pub(crate) activations: Activations,
     pub(crate) parts: Vec<Part>,
+    /// All of it as f32, where a kernel wanted it so.
+    pub(crate) decoded: OnceLock<Arc<GpuBuffer>>,
 }
 
 /// Consecutive rows (over all experts) of a weight, in one buffer.
@@ -74,8 +77,8 @@ impl Gpu {
             return Err(Error::UnsupportedFormat { name, ty, device: NAME });
         };
         let per_part = self.rows_per_part(weight, format)?;
-        let mut matrix =
-            Matrix { name, format, n_in, n_out, experts, activations, parts: Vec::new() };
+        let (parts, decoded) = (Vec::new(), OnceLock::new());
+        let mut matrix = Matrix { name, format, n_in, n_out, experts, activations, parts, decoded };
         for first_row in (0..weight.rows()).step_by(per_part) {
             let rows = per_part.min(weight.rows() - first_row);
             matrix.parts.push(self.load_part(weight, format, (first_row, rows))?);

@@ -22,6 +22,14 @@ pub(crate) enum Scratch {
     Starts,
     /// Indices of a read-back.
     Indices,
+    /// Products and sums of a read of the residual streams.
+    HcPart,
+    /// Normed streams.
+    HcNormed,
+    /// Low values.
+    HcLow,
+    /// Gates before the sigmoid.
+    HcGates,
     /// A state on its way to the host.
     Export,
 }
