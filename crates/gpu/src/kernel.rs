@@ -4,6 +4,7 @@ use crate::decode::DecodeRows;
 use crate::elementwise::Elementwise;
 use crate::head::argmax_shader;
 use crate::moe::PlanStep;
+use crate::mtp::mtp_input_shader;
 use crate::product::Product;
 use crate::shader::Shader;
 
@@ -20,6 +21,8 @@ pub(crate) enum Kernel {
     Plan(PlanStep),
     /// The best token of each row.
     Argmax,
+    /// Input of the drafting block.
+    MtpInput,
 }
 
 impl Kernel {
@@ -31,6 +34,7 @@ impl Kernel {
             Self::DecodeRows(kernel) => kernel.shader(),
             Self::Plan(step) => step.shader(),
             Self::Argmax => argmax_shader(),
+            Self::MtpInput => mtp_input_shader(),
         }
     }
 }
@@ -50,7 +54,7 @@ mod tests {
     fn all() -> Vec<Kernel> {
         let mut all: Vec<_> = Elementwise::ALL.iter().map(|&k| Kernel::Elementwise(k)).collect();
         all.extend([PlanStep::Choose, PlanStep::Group].map(Kernel::Plan));
-        all.push(Kernel::Argmax);
+        all.extend([Kernel::Argmax, Kernel::MtpInput]);
         all.extend(Format::ALL.map(|format| Kernel::DecodeRows(DecodeRows(format))));
         let tile = Tile { lanes: 16, rows: 2, subgroups: 4, splits: 2 };
         for format in Format::ALL {

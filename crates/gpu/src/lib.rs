@@ -24,6 +24,7 @@ mod head;
 mod kernel;
 mod matrix;
 mod moe;
+mod mtp;
 mod params;
 mod pipelines;
 mod product;
