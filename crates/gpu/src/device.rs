@@ -10,9 +10,10 @@ use crate::fault::Faults;
 use crate::formats::{Book, Format};
 use crate::matrix::Matrix;
 use crate::moe::Plan;
+use crate::qsa::{Angles, AnglesKey, QsaState, Selection};
 use crate::recorder::Recorder;
 use crate::scratch::Scratch;
-use crate::states::{GdnState, PleState, QsaState, Selection};
+use crate::states::{GdnState, PleState};
 use crate::tile::Tile;
 use kernels::{Activations, Device, Error, GdnShape, KvType, PleShape, QsaShape, Weight};
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ pub struct Gpu {
     pub(crate) part_limit: u64,
     pub(crate) scratch: HashMap<Scratch, Arc<GpuBuffer>>,
     pub(crate) books: HashMap<Book, Arc<GpuBuffer>>,
+    pub(crate) angles: HashMap<AnglesKey, Angles>,
     title: String,
 }
 
@@ -51,6 +53,7 @@ impl Gpu {
             part_limit: u64::MAX,
             scratch: HashMap::new(),
             books: HashMap::new(),
+            angles: HashMap::new(),
             title: title(&opened.info),
         })
     }
@@ -144,12 +147,12 @@ impl Device for Gpu {
 
     fn reserve_qsa(
         &mut self,
-        shape: &QsaShape,
+        _: &QsaShape,
         state: &mut QsaState,
         slot: usize,
         len: usize,
     ) -> Result<(), Error> {
-        state.reserve(&mut self.recorder, shape, slot, len)
+        state.reserve(&mut self.recorder, slot, len)
     }
 
     fn reset_qsa(&mut self, state: &mut QsaState, slot: usize) {

@@ -6,6 +6,7 @@ use crate::head::argmax_shader;
 use crate::moe::PlanStep;
 use crate::mtp::mtp_input_shader;
 use crate::product::Product;
+use crate::qsa::QsaKernel;
 use crate::shader::Shader;
 
 /// A kernel with its parameters.
@@ -23,6 +24,8 @@ pub(crate) enum Kernel {
     Argmax,
     /// Input of the drafting block.
     MtpInput,
+    /// Sparse attention.
+    Qsa(QsaKernel),
 }
 
 impl Kernel {
@@ -35,6 +38,7 @@ impl Kernel {
             Self::Plan(step) => step.shader(),
             Self::Argmax => argmax_shader(),
             Self::MtpInput => mtp_input_shader(),
+            Self::Qsa(kernel) => kernel.shader(),
         }
     }
 }
@@ -55,6 +59,7 @@ mod tests {
         let mut all: Vec<_> = Elementwise::ALL.iter().map(|&k| Kernel::Elementwise(k)).collect();
         all.extend([PlanStep::Choose, PlanStep::Group].map(Kernel::Plan));
         all.extend([Kernel::Argmax, Kernel::MtpInput]);
+        all.extend(QsaKernel::samples().into_iter().map(Kernel::Qsa));
         all.extend(Format::ALL.map(|format| Kernel::DecodeRows(DecodeRows(format))));
         let tile = Tile { lanes: 16, rows: 2, subgroups: 4, splits: 2 };
         for format in Format::ALL {

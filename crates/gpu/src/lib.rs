@@ -28,6 +28,7 @@ mod mtp;
 mod params;
 mod pipelines;
 mod product;
+mod qsa;
 mod recorder;
 mod scratch;
 mod shader;
@@ -41,7 +42,8 @@ pub use buffer::GpuBuffer;
 pub use device::Gpu;
 pub use matrix::Matrix;
 pub use moe::Plan;
-pub use states::{GdnState, PleState, QsaState, Selection};
+pub use qsa::{QsaState, Selection};
+pub use states::{GdnState, PleState};
 
 /// Name of the backend in messages.
 pub(crate) const NAME: &str = "gpu";

@@ -22,6 +22,10 @@ pub(crate) enum Scratch {
     Starts,
     /// Indices of a read-back.
     Indices,
+    /// Scores of blocks.
+    Scores,
+    /// Sums of splits of attention.
+    Sums,
 }
 
 impl Gpu {

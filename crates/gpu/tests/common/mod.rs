@@ -1,6 +1,8 @@
 //! The GPU to test on, and weights of valid random blocks.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub(crate) mod qsa;
+
 use gguf::TensorType;
 use gpu::{Gpu, GpuOptions};
 use kernels::weight::WeightShape;
