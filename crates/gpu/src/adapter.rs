@@ -17,7 +17,7 @@ pub struct GpuOptions {
 }
 
 /// Storage buffers that a kernel may bind.
-const MAX_BINDINGS: u32 = 8;
+const MAX_BINDINGS: u32 = 9;
 
 /// Bytes of parameters that a kernel may have on every device.
 pub(crate) const MAX_PARAMS: u32 = 128;

@@ -11,9 +11,10 @@ use crate::formats::{Book, Format};
 use crate::matrix::Matrix;
 use crate::moe::Plan;
 use crate::product::QuantisedRows;
+use crate::qsa::{Angles, AnglesKey, QsaState, Selection};
 use crate::recorder::Recorder;
 use crate::scratch::Scratch;
-use crate::states::{GdnState, PleState, QsaState, Selection};
+use crate::states::{GdnState, PleState};
 use crate::tile::Tile;
 use kernels::{Activations, Device, Error, GdnShape, KvType, PleShape, QsaShape, Weight};
 use std::collections::HashMap;
@@ -31,6 +32,7 @@ pub struct Gpu {
     pub(crate) scratch: HashMap<Scratch, Arc<GpuBuffer>>,
     pub(crate) books: HashMap<Book, Arc<GpuBuffer>>,
     pub(crate) quantised: QuantisedRows,
+    pub(crate) angles: HashMap<AnglesKey, Angles>,
     title: String,
 }
 
@@ -54,6 +56,7 @@ impl Gpu {
             scratch: HashMap::new(),
             books: HashMap::new(),
             quantised: QuantisedRows::default(),
+            angles: HashMap::new(),
             title: title(&opened.info),
         })
     }
@@ -147,12 +150,12 @@ impl Device for Gpu {
 
     fn reserve_qsa(
         &mut self,
-        shape: &QsaShape,
+        _: &QsaShape,
         state: &mut QsaState,
         slot: usize,
         len: usize,
     ) -> Result<(), Error> {
-        state.reserve(&mut self.recorder, shape, slot, len)
+        state.reserve(&mut self.recorder, slot, len)
     }
 
     fn reset_qsa(&mut self, state: &mut QsaState, slot: usize) {

@@ -6,7 +6,9 @@ use crate::gdn::GdnKernel;
 use crate::hc_kernels::HcKernel;
 use crate::head::argmax_shader;
 use crate::moe::PlanStep;
+use crate::mtp::mtp_input_shader;
 use crate::product::Product;
+use crate::qsa::QsaKernel;
 use crate::shader::Shader;
 
 /// A kernel with its parameters.
@@ -26,6 +28,10 @@ pub(crate) enum Kernel {
     Gdn(GdnKernel),
     /// Hyper-connections.
     Hc(HcKernel),
+    /// Input of the drafting block.
+    MtpInput,
+    /// Sparse attention.
+    Qsa(QsaKernel),
 }
 
 impl Kernel {
@@ -39,6 +45,8 @@ impl Kernel {
             Self::Argmax => argmax_shader(),
             Self::Gdn(kernel) => kernel.shader(),
             Self::Hc(kernel) => kernel.shader(),
+            Self::MtpInput => mtp_input_shader(),
+            Self::Qsa(kernel) => kernel.shader(),
         }
     }
 }
@@ -58,9 +66,10 @@ mod tests {
     fn all() -> Vec<Kernel> {
         let mut all: Vec<_> = Elementwise::ALL.iter().map(|&k| Kernel::Elementwise(k)).collect();
         all.extend([PlanStep::Choose, PlanStep::Group].map(Kernel::Plan));
-        all.push(Kernel::Argmax);
         all.extend(GdnKernel::some().map(Kernel::Gdn));
         all.extend(HcKernel::some().into_iter().map(Kernel::Hc));
+        all.extend([Kernel::Argmax, Kernel::MtpInput]);
+        all.extend(QsaKernel::samples().into_iter().map(Kernel::Qsa));
         all.extend(Format::ALL.map(|format| Kernel::DecodeRows(DecodeRows(format))));
         let tile = Tile { lanes: 16, rows: 2, subgroups: 4, splits: 2 };
         for format in Format::ALL {

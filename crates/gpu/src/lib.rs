@@ -27,9 +27,11 @@ mod head;
 mod kernel;
 mod matrix;
 mod moe;
+mod mtp;
 mod params;
 mod pipelines;
 mod product;
+mod qsa;
 mod recorder;
 mod runs;
 mod scratch;
@@ -44,7 +46,8 @@ pub use buffer::GpuBuffer;
 pub use device::Gpu;
 pub use matrix::Matrix;
 pub use moe::Plan;
-pub use states::{GdnState, PleState, QsaState, Selection};
+pub use qsa::{QsaState, Selection};
+pub use states::{GdnState, PleState};
 
 /// Name of the backend in messages.
 pub(crate) const NAME: &str = "gpu";

@@ -218,6 +218,11 @@ impl Recorder {
         self.faults.take()
     }
 
+    /// Bytes of workgroup memory that a kernel may use.
+    pub(crate) fn workgroup_memory(&self) -> u32 {
+        self.device.limits().max_compute_workgroup_storage_size
+    }
+
     /// Number of bind groups that are kept.
     #[cfg(test)]
     pub(crate) fn bound(&self) -> usize {

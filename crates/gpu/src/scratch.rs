@@ -32,6 +32,10 @@ pub(crate) enum Scratch {
     HcGates,
     /// A state on its way to the host.
     Export,
+    /// Scores of blocks.
+    Scores,
+    /// Sums of splits of attention.
+    Sums,
 }
 
 impl Gpu {

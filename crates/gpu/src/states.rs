@@ -1,12 +1,12 @@
-//! States of the recurrent and the attention layers: what is kept for each slot, and how a slot
-//! becomes a fresh sequence.
+//! States of the recurrent layers: what is kept for each slot, and how a slot becomes a fresh
+//! sequence.
 #![allow(dead_code, reason = "the sequence families read what is kept here")]
 
 use crate::buffer::{Allocator, GpuBuffer};
 use crate::device::Gpu;
 use crate::recorder::Recorder;
 use crate::scratch::Scratch;
-use kernels::{Error, GdnShape, KvType, PleShape, QsaShape};
+use kernels::{Error, GdnShape, PleShape};
 
 /// An error unless `found` values are as many as the state has.
 pub(crate) fn check_len(what: &'static str, found: usize, want: usize) -> Result<(), Error> {
@@ -136,112 +136,4 @@ impl PleState {
     pub(crate) fn reset(&self, recorder: &mut Recorder, slot: usize) {
         self.conv.clear(recorder, slot, self.conv_len);
     }
-}
-
-/// Keys, values and index keys of one sparse attention layer, all slots.
-#[derive(Debug)]
-pub struct QsaState {
-    pub(crate) slots: Vec<KvCache>,
-    pub(crate) context: usize,
-    pub(crate) kv: KvType,
-}
-
-/// The cache of one slot; its buffers have room for `capacity` tokens.
-#[derive(Debug, Default)]
-pub(crate) struct KvCache {
-    /// Tokens that it holds.
-    pub(crate) len: usize,
-    pub(crate) capacity: usize,
-    /// `None` until room is asked for.
-    pub(crate) buffers: Option<KvBuffers>,
-}
-
-/// What a cache holds, row by row.
-#[derive(Debug)]
-pub(crate) struct KvBuffers {
-    /// Rotated keys, in the state's type, rows of whole words.
-    pub(crate) k: GpuBuffer,
-    /// Values, likewise.
-    pub(crate) v: GpuBuffer,
-    /// Raw index keys `[capacity, index_dim]`.
-    pub(crate) index: GpuBuffer,
-    /// Pooled keys `[capacity / block, index_dim]`.
-    pub(crate) blocks: GpuBuffer,
-}
-
-impl QsaState {
-    pub(crate) fn new(
-        shape: &QsaShape,
-        slots: usize,
-        context: usize,
-        kv: KvType,
-    ) -> Result<Self, Error> {
-        let head_dim = shape.head_dim;
-        if !head_dim.is_multiple_of(kv.block()) {
-            return Err(Error::KvWidth { kv, head_dim });
-        }
-        let slots = std::iter::repeat_with(KvCache::default).take(slots).collect();
-        Ok(Self { slots, context, kv })
-    }
-
-    /// Words of a row of keys or of values.
-    pub(crate) fn row_words(&self, shape: &QsaShape) -> usize {
-        self.kv.bytes(shape.kv_dim()).div_ceil(4)
-    }
-
-    /// Makes room for `len` tokens, in steps, so that a long sequence is not copied for every
-    /// token.
-    pub(crate) fn reserve(
-        &mut self,
-        recorder: &mut Recorder,
-        shape: &QsaShape,
-        slot: usize,
-        len: usize,
-    ) -> Result<(), Error> {
-        const STEP: usize = 256;
-        let words = self.row_words(shape);
-        let cache = &mut self.slots[slot];
-        if len <= cache.capacity {
-            return Ok(());
-        }
-        let grown = len.max(cache.capacity + cache.capacity / 2);
-        let capacity = grown.next_multiple_of(STEP).min(self.context).max(len);
-        let blocks = capacity.checked_div(shape.block).unwrap_or(0);
-        let index_rows = if shape.block == 0 { 0 } else { capacity };
-        let make = |rows: usize, width: usize| {
-            recorder.allocator.storage(rows.saturating_mul(width), "keys and values")
-        };
-        let made = KvBuffers {
-            k: make(capacity, words)?,
-            v: make(capacity, words)?,
-            index: make(index_rows, shape.index_dim)?,
-            blocks: make(blocks, shape.index_dim)?,
-        };
-        if let Some(old) = &cache.buffers {
-            let pairs = [
-                (&old.k, &made.k),
-                (&old.v, &made.v),
-                (&old.index, &made.index),
-                (&old.blocks, &made.blocks),
-            ];
-            for (from, to) in pairs {
-                recorder.copy((from, 0), (to, 0), from.len());
-            }
-        }
-        cache.buffers = Some(made);
-        cache.capacity = capacity;
-        Ok(())
-    }
-
-    /// What lies behind the end of a sequence is never read, so nothing needs clearing.
-    pub(crate) fn reset(&mut self, slot: usize) {
-        self.slots[slot] = KvCache::default();
-    }
-}
-
-/// The cache positions that each row of a window attends.
-#[derive(Debug, Default)]
-pub struct Selection {
-    /// Positions of all rows, one after the other; `None` before the first choice.
-    pub(crate) positions: Option<GpuBuffer>,
 }

@@ -1,6 +1,7 @@
 //! The GPU to test on, and weights of valid random blocks.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub(crate) mod qsa;
 pub(crate) mod script;
 
 use gguf::TensorType;
