@@ -2,6 +2,7 @@
 
 use crate::NAME;
 use crate::fault::Faults;
+use crate::timer;
 use kernels::{Activations, Error};
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Features, Limits};
 
@@ -48,7 +49,7 @@ pub(crate) fn open(options: &GpuOptions, faults: &Faults) -> Result<Opened, Erro
     let params = limits.max_immediate_size.min(WANTED_PARAMS);
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("tuff"),
-        required_features: required(),
+        required_features: required() | adapter.features() & timer::FEATURES,
         required_limits: Limits { max_immediate_size: params, ..limits },
         memory_hints: wgpu::MemoryHints::MemoryUsage,
         ..Default::default()

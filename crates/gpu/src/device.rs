@@ -93,6 +93,10 @@ impl Device for Gpu {
         self.recorder.download(buffer, bytemuck::cast_slice_mut(out))
     }
 
+    fn finish(&mut self) -> Result<Option<f64>, Error> {
+        self.recorder.finish().map(Some)
+    }
+
     fn load_matrix(&mut self, weight: &Weight, activations: Activations) -> Result<Matrix, Error> {
         self.load(weight, activations)
     }

@@ -40,6 +40,7 @@ mod states;
 #[cfg(test)]
 mod testing;
 mod tile;
+mod timer;
 
 pub use adapter::{GpuOptions, adapters};
 pub use buffer::GpuBuffer;

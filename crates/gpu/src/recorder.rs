@@ -8,6 +8,7 @@ use crate::kernel::Kernel;
 use crate::params::Params;
 use crate::pipelines::Pipelines;
 use crate::product::{CallLimits, Products, Waiting};
+use crate::timer::Timer;
 use kernels::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,6 +35,8 @@ pub(crate) struct Recorder {
     pass: Option<ComputePass<'static>>,
     encoder: Option<CommandEncoder>,
     download: GpuBuffer,
+    /// There once the first work was waited for.
+    timer: Option<Timer>,
     /// Bytes that were uploaded since the device was last waited for.
     uploading: usize,
 }
@@ -79,6 +82,7 @@ impl Recorder {
             pass,
             encoder,
             download,
+            timer: None,
             uploading: 0,
         })
     }
@@ -197,25 +201,59 @@ impl Recorder {
         if bytes == 0 {
             return self.faults.take();
         }
-        let mapped = Arc::new(Mutex::new(None));
-        let result = mapped.clone();
-        target.map_async(wgpu::MapMode::Read, 0..bytes, move |done| {
-            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
-        });
-        self.wait();
-        let done = mapped.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if matches!(done, Some(Ok(()))) {
-            let view = target.get_mapped_range(0..bytes);
-            let view = view.map_err(|error| fault(error.to_string()))?;
-            bytemuck::cast_slice_mut(out).copy_from_slice(&view);
-            drop(view);
-            target.unmap();
-        } else {
-            self.faults.add(fault("a result could not be read".to_owned()));
+        if !self.read(&target, bytemuck::cast_slice_mut(out)) {
             // Whatever became of the old one, it is of no use any more.
             self.download = self.allocator.readable(self.download.len())?;
         }
         self.faults.take()
+    }
+
+    /// Waits for all that is recorded: seconds that the device was at it since the last call.
+    ///
+    /// # Errors
+    /// The first fault since the last download.
+    pub(crate) fn finish(&mut self) -> Result<f64, Error> {
+        let mut timer = self.timer.take().unwrap_or_else(|| Timer::new(&self.device, &self.queue));
+        let encoder = self.encoder();
+        timer.begin(encoder);
+        timer.end(encoder);
+        self.submit();
+        let mut stamps = [0u64; 2];
+        let read = match timer.readable().cloned() {
+            Some(buffer) => self.read(&buffer, bytemuck::cast_slice_mut(&mut stamps)),
+            None => {
+                self.wait();
+                false
+            }
+        };
+        let seconds = timer.take(read.then_some(stamps));
+        self.timer = Some(timer);
+        self.faults.take().map(|()| seconds)
+    }
+
+    /// Copies a buffer that the host can read, after all that was submitted; whether that worked is
+    /// also noted with the faults.
+    fn read(&mut self, source: &wgpu::Buffer, out: &mut [u8]) -> bool {
+        let bytes = out.len() as u64;
+        let mapped = Arc::new(Mutex::new(None));
+        let result = mapped.clone();
+        source.map_async(wgpu::MapMode::Read, 0..bytes, move |done| {
+            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+        });
+        self.wait();
+        let done = mapped.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let view = match done {
+            Some(Ok(())) => source.get_mapped_range(0..bytes).ok(),
+            _ => None,
+        };
+        let Some(view) = view else {
+            self.faults.add(fault("a result could not be read".to_owned()));
+            return false;
+        };
+        out.copy_from_slice(&view);
+        drop(view);
+        source.unmap();
+        true
     }
 
     /// Bytes of workgroup memory that a kernel may use.
@@ -264,11 +302,7 @@ impl Recorder {
 
     fn open_pass(&mut self) {
         if self.pass.is_none() {
-            let device = &self.device;
-            let encoder = self
-                .encoder
-                .get_or_insert_with(|| device.create_command_encoder(&Default::default()));
-            let pass = encoder.begin_compute_pass(&Default::default());
+            let pass = self.list().begin_compute_pass(&Default::default());
             self.pass = Some(pass.forget_lifetime());
         }
     }
@@ -277,8 +311,16 @@ impl Recorder {
     fn encoder(&mut self) -> &mut CommandEncoder {
         self.record_products();
         self.pass = None;
-        let device = &self.device;
-        self.encoder.get_or_insert_with(|| device.create_command_encoder(&Default::default()))
+        self.list()
+    }
+
+    fn list(&mut self) -> &mut CommandEncoder {
+        let Self { device, encoder, timer, .. } = self;
+        encoder.get_or_insert_with(|| {
+            let mut encoder = device.create_command_encoder(&Default::default());
+            timer.iter_mut().for_each(|timer| timer.begin(&mut encoder));
+            encoder
+        })
     }
 }
 

@@ -53,6 +53,16 @@ pub trait Device {
     /// Faults of the device in any operation since the last download.
     fn download(&mut self, buffer: &Self::Buffer, out: &mut [f32]) -> Result<(), Error>;
 
+    /// Waits for all work. A device that does its work later than it is asked for tells how many
+    /// seconds it was at it since the last call; `None` is a device whose operations are done when
+    /// they return.
+    ///
+    /// # Errors
+    /// As for [`Device::download`].
+    fn finish(&mut self) -> Result<Option<f64>, Error> {
+        Ok(None)
+    }
+
     /// Makes a matrix or an expert stack ready for use in products with activations of at least
     /// the stated precision.
     ///

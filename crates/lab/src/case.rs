@@ -240,7 +240,7 @@ impl OpCase {
     pub fn bench<B: Backend>(&self, backend: &mut B, budget: &Budget) -> Result<Measured, Error> {
         each!(self, op => {
             let mut call = op.prepare(backend, budget.cold_bytes)?;
-            measure(budget, op.cost(), |i| call(backend, i))
+            measure(backend, budget, op.cost(), &mut call)
         })
     }
 }

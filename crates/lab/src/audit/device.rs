@@ -78,7 +78,7 @@ pub fn clock_drop<B: Tunable>(
         let mut call = case.prepared(backend, 0)?;
         let begin = Instant::now();
         let budget = Budget { time, cold_bytes: 0 };
-        let measured = measure(&budget, case.cost(), |i| call(backend, i))?;
+        let measured = measure(backend, &budget, case.cost(), &mut call)?;
         let spent = begin.elapsed().as_secs_f64();
         tenths.push((measured.calls as u64 * measured.cost.ops) as f64 / spent);
         if !go_on(started.elapsed().as_secs_f64()) {

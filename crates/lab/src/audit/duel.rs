@@ -2,6 +2,7 @@
 //! alike.
 
 use crate::case::Call;
+use crate::timing::Clock;
 use kernels::Error;
 use kernels::tiles::{Tile, Tunable};
 use std::time::{Duration, Instant};
@@ -75,14 +76,11 @@ pub(crate) fn duel<B: Tunable>(
     tiles: [&Tile; 2],
     time: Duration,
 ) -> Result<Duel, Error> {
-    let mut number = 0;
+    let mut clock = Clock::start(backend, call)?;
     compare(time, |side| {
         let tile = tiles[usize::from(side == Side::Second)];
         backend.force_tile(Some(tile))?;
-        number += 1;
-        let begin = Instant::now();
-        call(backend, number)?;
-        Ok(begin.elapsed().as_secs_f64())
+        clock.time(backend, call)
     })
 }
 
