@@ -10,6 +10,9 @@ const PARTS: u32 = (GROUP + TOGETHER - 1u) / TOGETHER;
 // Threads that add up the same unit for other heads, and heads of a thread.
 const SETS: u32 = THREADS / UNITS;
 const OWN: u32 = (TOGETHER + SETS - 1u) / SETS;
+// Units of a lane, and values of a thread that are on their way at once.
+const STEPS: u32 = (UNITS + LANES - 1u) / LANES;
+const BATCH: u32 = 4u;
 
 var<workgroup> query: array<vec4<f32>, TOGETHER * UNITS>;
 var<workgroup> partial: array<f32, THREADS * TOGETHER>;
@@ -80,10 +83,13 @@ fn score_tile(key_head: u32, count: u32, thread: u32) {
     }
     if thread / LANES < count {
         let key_at = places[thread / LANES] + key_head * HEAD_ELEMENTS;
-        for (var u = thread % LANES; u < UNITS; u += LANES) {
-            let key = load(key_at, u);
-            for (var h = 0u; h < TOGETHER; h++) {
-                dots[h] = add_product(query[h * UNITS + u], key, dots[h]);
+        for (var i = 0u; i < STEPS; i++) {
+            let u = thread % LANES + i * LANES;
+            if UNITS % LANES == 0u || u < UNITS {
+                let key = load(key_at, u);
+                for (var h = 0u; h < TOGETHER; h++) {
+                    dots[h] = add_product(query[h * UNITS + u], key, dots[h]);
+                }
             }
         }
     }
@@ -185,11 +191,21 @@ fn main(
                 for (var i = 0u; i < OWN; i++) {
                     sums[i] *= factor[min(lead + i * SETS, TOGETHER - 1u)];
                 }
-                for (var j = 0u; j < count; j++) {
-                    let value = load(places[j] + (KV_HEADS + kv_head) * HEAD_ELEMENTS, unit);
-                    for (var i = 0u; i < OWN; i++) {
-                        let weight = weights[min(lead + i * SETS, TOGETHER - 1u) * TILE + j];
-                        sums[i] = fma(vec4(weight), value, sums[i]);
+                let value_at = (KV_HEADS + kv_head) * HEAD_ELEMENTS;
+                for (var first = 0u; first < count; first += BATCH) {
+                    var values: array<vec4<f32>, BATCH>;
+                    for (var b = 0u; b < BATCH; b++) {
+                        values[b] = load(places[min(first + b, count - 1u)] + value_at, unit);
+                    }
+                    for (var b = 0u; b < BATCH; b++) {
+                        // Behind the end nothing is added, not even zero times a value.
+                        if first + b < count {
+                            for (var i = 0u; i < OWN; i++) {
+                                let head = min(lead + i * SETS, TOGETHER - 1u);
+                                let weight = weights[head * TILE + first + b];
+                                sums[i] = fma(vec4(weight), values[b], sums[i]);
+                            }
+                        }
                     }
                 }
             }
@@ -197,16 +213,15 @@ fn main(
         }
         if WHOLE != 0u {
             for (var h = thread; h < TOGETHER; h += THREADS) {
-                let joined = join(all_largest[h], largest[h]);
-                all_total[h] = join_total(joined, all_total[h], total[h]);
-                all_largest[h] = joined.largest;
-                all_factors[h] = vec2(joined.so_far, joined.next);
+                let factors = join_factors(all_largest[h], largest[h]);
+                all_total[h] = join_total(factors, all_total[h], total[h]);
+                all_largest[h] = max(all_largest[h], largest[h]);
+                all_factors[h] = factors;
             }
             workgroupBarrier();
             for (var i = 0u; i < OWN; i++) {
                 let factors = all_factors[min(lead + i * SETS, TOGETHER - 1u)];
-                let joined = Joined(0.0, factors.x, factors.y);
-                all_sums[i] = join_sums(joined, all_sums[i], sums[i]);
+                all_sums[i] = join_sums(factors, all_sums[i], sums[i]);
             }
             workgroupBarrier();
         }

@@ -4,24 +4,18 @@
 // A score below all others; its difference to any is a number.
 const LOWEST: f32 = -3.0e38;
 
-// Largest score of what is merged, and the factors of the sums so far and of the next ones.
-struct Joined {
-    largest: f32,
-    so_far: f32,
-    next: f32,
-}
-
-fn join(largest: f32, next: f32) -> Joined {
+// Factors of what was merged so far and of the next split, from the largest scores of both.
+fn join_factors(largest: f32, next: f32) -> vec2<f32> {
     let both = max(largest, next);
-    return Joined(both, exp(largest - both), exp(next - both));
+    return vec2(exp(largest - both), exp(next - both));
 }
 
-fn join_total(joined: Joined, so_far: f32, next: f32) -> f32 {
-    return fma(so_far, joined.so_far, next * joined.next);
+fn join_total(factors: vec2<f32>, so_far: f32, next: f32) -> f32 {
+    return fma(so_far, factors.x, next * factors.y);
 }
 
-fn join_sums(joined: Joined, so_far: vec4<f32>, next: vec4<f32>) -> vec4<f32> {
-    return fma(so_far, vec4(joined.so_far), next * joined.next);
+fn join_sums(factors: vec2<f32>, so_far: vec4<f32>, next: vec4<f32>) -> vec4<f32> {
+    return fma(so_far, vec4(factors.x), next * factors.y);
 }
 
 // Value c of a unit of a row's result, as bits; a row without positions has none.

@@ -15,7 +15,7 @@ fn lane_squares(head: u32, lane: u32, width: u32) -> f32 {
 
 // The factor for a sum of `width` squares.
 fn norm_scale(sum: f32, width: u32) -> f32 {
-    return 1.0 / sqrt(sum / f32(width) + p.eps);
+    return 1.0 / sqrt(fma(sum, 1.0 / f32(width), p.eps));
 }
 
 fn normed(head: u32, d: u32, scale: f32) -> f32 {

@@ -6,6 +6,10 @@ const HEAD_WIDTH: u32 = 4u * INDEX_UNITS;
 
 var<workgroup> query: array<vec4<f32>, TOGETHER * HEAD_WIDTH>;
 var<workgroup> lanes: array<f32, 4u * TOGETHER * NORM_LANES>;
+var<workgroup> scales: array<f32, 4u * TOGETHER>;
+
+// Loads of a thread that are on their way at once.
+const BATCH: u32 = 4u;
 
 // Of the tile: its first row, and the first index head that is taken now.
 var<private> tile_row: u32 = 0u;
@@ -51,15 +55,19 @@ fn main(
             lanes[i] = lane_squares(i / NORM_LANES, i % NORM_LANES, INDEX);
         }
         workgroupBarrier();
+        for (var i = thread; i < 4u * TOGETHER; i += THREADS) {
+            var squares = lanes[i * NORM_LANES];
+            for (var lane = 1u; lane < NORM_LANES; lane++) {
+                squares += lanes[i * NORM_LANES + lane];
+            }
+            scales[i] = norm_scale(squares, INDEX);
+        }
+        workgroupBarrier();
         for (var i = thread; i < TOGETHER * HEAD_WIDTH; i += THREADS) {
             let head = i / HEAD_WIDTH;
             var values = vec4(0.0);
             for (var r = 0u; r < 4u; r++) {
-                var squares = lanes[(4u * head + r) * NORM_LANES];
-                for (var lane = 1u; lane < NORM_LANES; lane++) {
-                    squares += lanes[(4u * head + r) * NORM_LANES + lane];
-                }
-                let scale = norm_scale(squares, INDEX);
+                let scale = scales[4u * head + r];
                 let pos = first_pos + min(r, tile_rows - 1u);
                 let angle = pos * p.angle_stride + p.index_angle;
                 values[r] = turned(4u * head + r, i % HEAD_WIDTH, INDEX, scale, angle, INDEX_PAIRS);
@@ -73,14 +81,22 @@ fn main(
             for (var h = 0u; h < TOGETHER; h++) {
                 dots[h] = vec4(0.0);
             }
-            for (var u = 0u; u < INDEX_UNITS; u++) {
-                let key = keys[key_at + u];
-                for (var h = 0u; h < TOGETHER; h++) {
-                    let at = h * HEAD_WIDTH + 4u * u;
-                    dots[h] = fma(query[at], vec4(key.x), dots[h]);
-                    dots[h] = fma(query[at + 1u], vec4(key.y), dots[h]);
-                    dots[h] = fma(query[at + 2u], vec4(key.z), dots[h]);
-                    dots[h] = fma(query[at + 3u], vec4(key.w), dots[h]);
+            for (var first_unit = 0u; first_unit < INDEX_UNITS; first_unit += BATCH) {
+                var units: array<vec4<f32>, BATCH>;
+                for (var i = 0u; i < BATCH; i++) {
+                    units[i] = keys[key_at + min(first_unit + i, INDEX_UNITS - 1u)];
+                }
+                for (var i = 0u; i < BATCH; i++) {
+                    let u = first_unit + i;
+                    if INDEX_UNITS % BATCH == 0u || u < INDEX_UNITS {
+                        for (var h = 0u; h < TOGETHER; h++) {
+                            let at = h * HEAD_WIDTH + 4u * u;
+                            dots[h] = fma(query[at], vec4(units[i].x), dots[h]);
+                            dots[h] = fma(query[at + 1u], vec4(units[i].y), dots[h]);
+                            dots[h] = fma(query[at + 2u], vec4(units[i].z), dots[h]);
+                            dots[h] = fma(query[at + 3u], vec4(units[i].w), dots[h]);
+                        }
+                    }
                 }
             }
             for (var h = 0u; h < TOGETHER; h++) {

@@ -11,6 +11,8 @@ mod attend;
 mod cache;
 mod layout;
 mod select;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 pub(crate) use angles::{Angles, AnglesKey};
@@ -25,7 +27,7 @@ use kernels::host::KvSlot;
 use kernels::qsa::{AttendQuery, IndexQuery};
 use kernels::{Error, Qsa, QsaKeys, QsaShape, Window};
 use layout::Layout;
-use select::{choose_shader, score_shader};
+use select::{MAX_SCORES, choose_shader, score_shader};
 use std::ops::Range;
 
 /// A kernel of the family.
@@ -139,7 +141,7 @@ impl Qsa for Gpu {
         // A lack of memory is kept as a fault; what is computed with the selection is void then.
         if let Some(query) = query
             && !selection.everything()
-            && self.select(shape, window, (&query, state), selection).is_none()
+            && self.select(shape, window, (&query, state), selection, MAX_SCORES).is_none()
         {
             selection.forget();
         }

@@ -12,7 +12,7 @@ use crate::kernel::Kernel;
 use crate::params::params;
 use crate::qsa::angles::AnglesView;
 use crate::qsa::select::Selection;
-use crate::recorder::{Call, MAX_GRID, spread};
+use crate::recorder::{Call, MAX_GRID};
 use crate::scratch::Scratch;
 use crate::shader::{Binding, Shader, read, write};
 use kernels::qsa::AttendQuery;
@@ -20,6 +20,9 @@ use kernels::{KvType, QsaShape, Window};
 
 /// Threads of a workgroup.
 const THREADS: u32 = 256;
+
+/// Threads that merge the splits of a head.
+const MERGE_THREADS: u32 = 64;
 
 /// Positions that are scored at once.
 const TILE: u32 = 32;
@@ -55,8 +58,6 @@ params! {
         scale: f32,
         /// Epsilon of the norm.
         eps: f32,
-        /// Workgroups along the first axis of the grid.
-        grid: u32,
     }
 }
 
@@ -88,7 +89,7 @@ fn seen_bindings(layout: &Layout) -> ([Binding; 2], Constants) {
 
 impl Attend {
     /// As many query heads as workgroup memory of `bytes` holds, evenly.
-    fn new(layout: Layout, whole: bool, bytes: u32) -> Self {
+    pub(super) fn new(layout: Layout, whole: bool, bytes: u32) -> Self {
         let head = 16 * layout.units() + 4 * (THREADS + TILE + 7);
         let most = (bytes.min(MEMORY) - 4 * TILE) / head;
         let parts = layout.group.div_ceil(most.clamp(1, MAX_TOGETHER));
@@ -96,7 +97,7 @@ impl Attend {
     }
 
     /// Workgroups for the heads of a row.
-    fn parts(&self) -> u32 {
+    pub(super) fn parts(&self) -> u32 {
         self.layout.kv_heads * self.layout.group.div_ceil(self.together)
     }
 
@@ -145,7 +146,7 @@ impl Attend {
 
 pub(super) fn merge_shader(layout: &Layout) -> Shader {
     let (seen, mut constants) = seen_bindings(layout);
-    constants.extend([("THREADS", THREADS), ("HEADS", layout.kv_heads * layout.group)]);
+    constants.extend([("THREADS", MERGE_THREADS), ("HEADS", layout.kv_heads * layout.group)]);
     let mut bindings = vec![write("o", "u32"), read("parts", "vec4<f32>"), read("q", "f32")];
     bindings.extend(seen);
     let sources = [
@@ -210,7 +211,6 @@ impl Gpu {
             angle_stride: angles.stride,
             scale: (1.0 / (shape.head_dim as f64).sqrt()) as f32,
             eps: shape.eps,
-            grid: 1,
         };
         let selection = chosen.all();
         let parts = Parts { query, state, angles: &angles, selection, params };
@@ -238,8 +238,7 @@ impl Gpu {
         let kernel = Kernel::Qsa(QsaKernel::Attend(attend));
         let grid = [params.splits, attend.parts(), params.rows];
         self.recorder.dispatch(&Call { kernel, buffers: &slices, constants, grid }, &params);
-        let grid = spread((rows * heads * units).div_ceil(THREADS as usize));
-        params.grid = grid[0];
+        let grid = [heads as u32, params.rows, 1];
         let slices = [o.all(), sums.all(), query.q.all(), selection];
         let kernel = Kernel::Qsa(QsaKernel::Merge(*layout));
         self.recorder.dispatch(&Call { kernel, buffers: &slices, constants, grid }, &params);

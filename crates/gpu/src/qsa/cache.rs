@@ -101,9 +101,33 @@ impl QsaState {
             self.slots[slot].idle = false;
             return Ok(());
         }
-        let half_more = held.capacity + held.capacity / 2;
-        let wanted = len.max(half_more).checked_next_multiple_of(STEP).unwrap_or(len);
-        let capacity = wanted.min(self.context).max(len);
+        let (most, least) = capacities(held.capacity, len, self.context);
+        // Rather no room for later than no room now.
+        let grown = match self.grown(recorder, slot, most) {
+            Err(_) if least < most => self.grown(recorder, slot, least),
+            grown => grown,
+        };
+        let (slots, made) = grown?;
+        if let Some(old) = &self.buffers {
+            for (from, to) in self.slots.iter().zip(&slots) {
+                self.copy_slot(recorder, (old, from), (&made, to));
+            }
+        }
+        self.slots = slots;
+        // The old buffers go as soon as this is done, before the next layer's are copied.
+        if self.buffers.replace(made).is_some() {
+            recorder.submit();
+        }
+        Ok(())
+    }
+
+    /// Places of all slots where `slot` has room for `capacity` tokens, and buffers for them.
+    fn grown(
+        &self,
+        recorder: &Recorder,
+        slot: usize,
+        capacity: usize,
+    ) -> Result<(Vec<Slot>, KvBuffers), Error> {
         let (slots, kv_rows, index_rows) = self.placed(slot, capacity);
         let make = |rows: usize, width: usize| {
             let words = rows.saturating_mul(width);
@@ -115,15 +139,7 @@ impl QsaState {
         };
         let kv = make(kv_rows, self.layout.row_words())?;
         let index = make(index_rows, self.layout.index_words())?;
-        let made = KvBuffers { kv, index };
-        if let Some(old) = &self.buffers {
-            for (from, to) in self.slots.iter().zip(&slots) {
-                self.copy_slot(recorder, (old, from), (&made, to));
-            }
-        }
-        self.slots = slots;
-        self.buffers = Some(made);
-        Ok(())
+        Ok((slots, KvBuffers { kv, index }))
     }
 
     /// All slots in a row, `slot` with another capacity, idle ones with none; and how many rows
@@ -190,5 +206,29 @@ impl QsaState {
             self.slots.fill(Slot::default());
             self.buffers = None;
         }
+    }
+}
+
+/// Tokens to make room for, at most and at least, where `len` are needed and there is room for
+/// `held`: half more if possible, in whole steps, and no more than the context, unless `len` is.
+fn capacities(held: usize, len: usize, context: usize) -> (usize, usize) {
+    let stepped = |len: usize| len.checked_next_multiple_of(STEP).unwrap_or(len);
+    let within = |capacity: usize| stepped(capacity).min(context).max(len);
+    (within(len.max(held.saturating_add(held / 2))), within(len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_grows_by_half_in_steps_within_the_context() {
+        assert_eq!(capacities(0, 1, 1000), (256, 256));
+        assert_eq!(capacities(256, 257, 1000), (512, 512));
+        assert_eq!(capacities(4096, 4097, 1 << 20), (6144, 4352));
+        assert_eq!(capacities(4096, 4097, 5000), (5000, 4352));
+        assert_eq!(capacities(768, 990, 1000), (1000, 1000));
+        assert_eq!(capacities(0, usize::MAX, 1000), (usize::MAX, usize::MAX));
+        assert_eq!(capacities(usize::MAX, usize::MAX, 9), (usize::MAX, usize::MAX));
     }
 }

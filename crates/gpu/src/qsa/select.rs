@@ -29,7 +29,7 @@ const TILE_ROWS: usize = 4;
 const HEAD_BYTES: u32 = 8 << 10;
 
 /// Most scores of a call; a larger window is taken in parts.
-const MAX_SCORES: usize = 16 << 20;
+pub(super) const MAX_SCORES: usize = 16 << 20;
 
 /// Marks of a row in place of a number of blocks; shaders know them too.
 const EVERYTHING: u32 = u32::MAX;
@@ -198,13 +198,15 @@ fn tiles(window: &Window, state: &QsaState, rows: &Range<usize>) -> Vec<u32> {
 }
 
 impl Gpu {
-    /// `None` if memory is short, which is kept as a fault.
+    /// In parts of no more than `most` scores, or one row. `None` if memory is short, which is kept
+    /// as a fault.
     pub(super) fn select(
         &mut self,
         shape: &QsaShape,
         window: &Window,
         (query, state): (&IndexQuery<'_, GpuBuffer, GpuBuffer>, &QsaState),
         selection: &mut Selection,
+        most: usize,
     ) -> Option<()> {
         check_appended(window, state);
         let (layout, rows) = (state.layout, window.rows());
@@ -218,7 +220,7 @@ impl Gpu {
             selection.buffer = Some(self.kept_alloc(words, "selected blocks")?);
         }
         let stride = end(window) / shape.block;
-        let batch = (MAX_SCORES / stride).clamp(1, MAX_GRID as usize);
+        let batch = (most / stride).clamp(1, MAX_GRID as usize);
         for first in (0..rows).step_by(batch) {
             let part = first..rows.min(first + batch);
             self.score(shape, window, (query, state), &part)?;

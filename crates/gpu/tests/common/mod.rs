@@ -9,6 +9,7 @@ use gpu::{Gpu, GpuOptions};
 use kernels::weight::WeightShape;
 use kernels::{Activations, Device, Weight};
 use std::path::Path;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// The GPU named by `TUFF_GPU`, the preferred one, or a software renderer. Without any the test
 /// that asks is skipped, unless `TUFF_GPU_TESTS` is set: then it fails.
@@ -25,6 +26,13 @@ pub(crate) fn gpu() -> Option<Gpu> {
     assert!(std::env::var_os("TUFF_GPU_TESTS").is_none(), "{reason}");
     println!("skipped: {reason}");
     None
+}
+
+/// As [`gpu`], one for all tests of a file: its kernels are compiled once.
+pub(crate) fn shared_gpu() -> Option<MutexGuard<'static, Gpu>> {
+    static GPU: LazyLock<Option<Mutex<Gpu>>> = LazyLock::new(|| gpu().map(Mutex::new));
+    // A test that failed leaves nothing behind that another one sees.
+    GPU.as_ref().map(|gpu| gpu.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Blocks of a format that another implementation found valid, repeated to any length.

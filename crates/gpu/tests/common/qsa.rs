@@ -37,17 +37,18 @@ pub(crate) const REAL: QsaShape = QsaShape {
     eps: 1e-6,
 };
 
-/// Every size odd, more than one pass over index heads, blocks that do not fill the budget.
+/// Nothing is a multiple of 4; more than one pass over index heads, query heads that do not go
+/// evenly into workgroups, blocks that do not fill the budget.
 pub(crate) const ODD: QsaShape = QsaShape {
-    heads: 3,
-    kv_heads: 1,
+    heads: 34,
+    kv_heads: 2,
     head_dim: 7,
     rope_dims: 6,
     rope_base: 1e4,
     rope_scaling: RopeScaling::None,
     index_heads: 11,
     index_dim: 5,
-    budget: 44,
+    budget: 48,
     block: 5,
     eps: 1e-5,
 };
