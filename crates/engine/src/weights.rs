@@ -186,6 +186,12 @@ impl<B: Backend> Loader<'_, B> {
         Ok(self.backend.load_matrix(&weight, activations_of(tensor.role))?)
     }
 
+    /// A table of which rows are gathered.
+    fn table(&mut self, tensor: &file::Tensor) -> Result<B::Matrix, Error> {
+        let weight = self.weight(tensor)?;
+        Ok(self.backend.load_table(&weight)?)
+    }
+
     fn vector(&mut self, tensor: &file::Tensor) -> Result<B::Vector, Error> {
         let weight = self.weight(tensor)?;
         let vector = self.backend.load_vector(&weight)?;
@@ -285,7 +291,7 @@ impl<B: Backend> Loader<'_, B> {
     ) -> Result<PleLayer<B>, Error> {
         Ok(PleLayer {
             shape,
-            table: self.matrix(table)?,
+            table: self.table(table)?,
             key: self.matrix(&ple.key)?,
             value: self.matrix(&ple.value)?,
             norm_key: self.vector(&ple.norm_key)?,

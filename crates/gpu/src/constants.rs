@@ -42,7 +42,9 @@ impl Constants {
     pub(crate) fn grow(&mut self, allocator: &Allocator, words: usize) -> Result<(), Error> {
         assert!(self.words.is_empty(), "places are in use");
         if words > self.buffer.len() {
-            self.buffer = allocator.storage(words.next_power_of_two(), "host constants")?;
+            // With room for what else a window of that size brings, or the next one is cut again.
+            let room = (words + FIRST_WORDS).next_power_of_two();
+            self.buffer = allocator.storage(room, "host constants")?;
         }
         Ok(())
     }
@@ -59,6 +61,11 @@ impl Constants {
     /// The words at `place`, to be bound.
     pub(crate) fn at(&self, place: Place) -> Slice<'_> {
         self.buffer.part(place.first, place.len)
+    }
+
+    /// The buffer that has the words at `place` when the submission runs, and where.
+    pub(crate) fn source(&self, place: Place) -> (&GpuBuffer, usize) {
+        (&self.buffer, place.first)
     }
 
     /// Writes all words, to be read by the next submission, and begins again.

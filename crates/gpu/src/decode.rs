@@ -83,6 +83,7 @@ impl Gpu {
         copies: usize,
         out: &GpuBuffer,
     ) {
+        assert!(matrix.table.is_none(), "{} is a table", matrix.name);
         let all = matrix.n_out * matrix.experts;
         assert!(rows.iter().all(|&row| (row as usize) < all), "a row past the end of {all}");
         assert!(out.len() >= rows.len() * copies * matrix.n_in, "decoded rows past the end");

@@ -101,6 +101,11 @@ impl Device for Gpu {
         self.load(weight, activations)
     }
 
+    /// The table stays where it is; its rows are decoded when they are gathered.
+    fn load_table(&mut self, weight: &Weight) -> Result<Matrix, Error> {
+        self.host_table(weight)
+    }
+
     fn load_vector(&mut self, weight: &Weight) -> Result<GpuBuffer, Error> {
         if Format::of(weight.ty()).is_none() {
             let (name, ty) = (weight.name().to_owned(), weight.ty());

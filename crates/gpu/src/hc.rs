@@ -286,3 +286,55 @@ fn with_planes(params: HcParams, part: &Part) -> HcParams {
     let [a, b, c, d, e] = part.planes.places;
     HcParams { a, b, c, d, e, stride: part.planes.stride, ..params }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
+
+    use super::*;
+    use crate::testing::gpu;
+    use gguf::TensorType;
+    use kernels::weight::WeightShape;
+    use kernels::{Activations, Device, Weight};
+    use lab::Random;
+
+    fn matrix(gpu: &mut Gpu, n_in: usize, n_out: usize) -> Matrix {
+        let values = Random::new(n_in as u64).values(n_in * n_out, 0.2);
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let shape = WeightShape { n_in, n_out, experts: 1 };
+        let weight = Weight::new("w", TensorType::F32, shape, bytes.into()).unwrap();
+        gpu.load_matrix(&weight, Activations::F32).unwrap()
+    }
+
+    #[test]
+    fn weights_in_many_buffers_give_the_same_read() {
+        let Some(mut gpu) = gpu() else { return };
+        let shape = HcShape { streams: 2, width: 64, eps: 1e-6 };
+        let mut norm = gpu.alloc(128).unwrap();
+        gpu.upload(&Random::new(1).values(128, 2.0), &mut norm);
+        for rows in [3, 33] {
+            let mut x = gpu.alloc(rows * 128).unwrap();
+            gpu.upload(&Random::new(2).values(rows * 128, 3.0), &mut x);
+            let mut all = Vec::new();
+            for limit in [u64::MAX, 8 << 10] {
+                gpu.part_limit = limit;
+                let (down, up) = (matrix(&mut gpu, 128, 32), matrix(&mut gpu, 32, 128));
+                let inject = matrix(&mut gpu, 128, 2);
+                assert_eq!(down.parts.len() > 1 && up.parts.len() > 1, limit != u64::MAX);
+                let w = HcWeights { norm: &norm, down: &down, up: &up, inject: Some(&inject) };
+                let (mut u, mut weights) =
+                    (gpu.alloc(rows * 64).unwrap(), gpu.alloc(rows * 2).unwrap());
+                let out = HcRead { u: &mut u, weights: &mut weights };
+                gpu.hc_read(&shape, &w, &x, rows, out);
+                let (mut found, mut found_weights) = (vec![0.0; rows * 64], vec![0.0; rows * 2]);
+                gpu.download(&u, &mut found).unwrap();
+                gpu.download(&weights, &mut found_weights).unwrap();
+                all.push([found, found_weights].concat());
+            }
+            gpu.part_limit = u64::MAX;
+            // Sums of 128 products in another order.
+            let near = all[0].iter().zip(&all[1]).all(|(a, b)| (a - b).abs() <= 1e-5);
+            assert!(near && all[0].iter().any(|&u| u != 0.0), "{rows} rows");
+        }
+    }
+}

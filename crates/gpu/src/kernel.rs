@@ -7,6 +7,7 @@ use crate::hc_kernels::HcKernel;
 use crate::head::argmax_shader;
 use crate::moe::PlanStep;
 use crate::mtp::mtp_input_shader;
+use crate::ple::PleKernel;
 use crate::product::Product;
 use crate::qsa::QsaKernel;
 use crate::shader::Shader;
@@ -32,6 +33,8 @@ pub(crate) enum Kernel {
     MtpInput,
     /// Sparse attention.
     Qsa(QsaKernel),
+    /// N-gram features.
+    Ple(PleKernel),
 }
 
 impl Kernel {
@@ -47,6 +50,7 @@ impl Kernel {
             Self::Hc(kernel) => kernel.shader(),
             Self::MtpInput => mtp_input_shader(),
             Self::Qsa(kernel) => kernel.shader(),
+            Self::Ple(kernel) => kernel.shader(),
         }
     }
 }
@@ -70,6 +74,9 @@ mod tests {
         all.extend(HcKernel::some().into_iter().map(Kernel::Hc));
         all.extend([Kernel::Argmax, Kernel::MtpInput]);
         all.extend(QsaKernel::samples().into_iter().map(Kernel::Qsa));
+        all.extend(
+            [PleKernel::Gate, PleKernel::Conv(4, 3), PleKernel::Conv(1, 2)].map(Kernel::Ple),
+        );
         all.extend(Format::ALL.map(|format| Kernel::DecodeRows(DecodeRows(format))));
         let tile = Tile { lanes: 16, rows: 2, subgroups: 4, splits: 2 };
         for format in Format::ALL {

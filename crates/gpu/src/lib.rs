@@ -14,6 +14,8 @@
 mod adapter;
 mod buffer;
 mod constants;
+#[cfg(test)]
+mod counts;
 mod decode;
 mod device;
 mod elementwise;
@@ -30,6 +32,7 @@ mod moe;
 mod mtp;
 mod params;
 mod pipelines;
+mod ple;
 mod product;
 mod qsa;
 mod recorder;

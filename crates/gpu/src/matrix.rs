@@ -26,6 +26,8 @@ pub struct Matrix {
     pub(crate) parts: Vec<Part>,
     /// All of it as f32, where a kernel wanted it so.
     pub(crate) decoded: OnceLock<Arc<GpuBuffer>>,
+    /// A table that stays on the host; there are no parts then, and it is no factor of a product.
+    pub(crate) table: Option<Weight>,
 }
 
 /// Consecutive rows (over all experts) of a weight, in one buffer.
@@ -77,8 +79,9 @@ impl Gpu {
             return Err(Error::UnsupportedFormat { name, ty, device: NAME });
         };
         let per_part = self.rows_per_part(weight, format)?;
-        let (parts, decoded) = (Vec::new(), OnceLock::new());
-        let mut matrix = Matrix { name, format, n_in, n_out, experts, activations, parts, decoded };
+        let (parts, decoded, table) = (Vec::new(), OnceLock::new(), None);
+        let mut matrix =
+            Matrix { name, format, n_in, n_out, experts, activations, parts, decoded, table };
         for first_row in (0..weight.rows()).step_by(per_part) {
             let rows = per_part.min(weight.rows() - first_row);
             matrix.parts.push(self.load_part(weight, format, (first_row, rows))?);

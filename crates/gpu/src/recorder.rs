@@ -39,6 +39,12 @@ pub(crate) struct Recorder {
     timer: Option<Timer>,
     /// Bytes that were uploaded since the device was last waited for.
     uploading: usize,
+    /// Kernels that were started.
+    #[cfg(test)]
+    pub(crate) dispatched: usize,
+    /// Lists that were handed over.
+    #[cfg(test)]
+    pub(crate) submissions: usize,
 }
 
 /// A call of a kernel.
@@ -84,6 +90,10 @@ impl Recorder {
             download,
             timer: None,
             uploading: 0,
+            #[cfg(test)]
+            dispatched: 0,
+            #[cfg(test)]
+            submissions: 0,
         })
     }
 
@@ -131,6 +141,10 @@ impl Recorder {
             .zip(&compiled.writes)
             .filter(|(_, writes)| **writes)
             .for_each(|(s, _)| s.touch());
+        #[cfg(test)]
+        {
+            self.dispatched += 1;
+        }
     }
 
     /// Words from the host for kernels of this submission; `None` if memory is short, which is kept
@@ -142,6 +156,21 @@ impl Recorder {
             grown.map_err(|error| self.faults.add(error)).ok()?;
         }
         Some(self.constants.add(words))
+    }
+
+    /// Puts words from the host at the start of `buffer`, in order with the kernels and without
+    /// cutting the list.
+    pub(crate) fn put(&mut self, words: &[u32], buffer: &GpuBuffer) {
+        assert!(words.len() <= buffer.len(), "words past the end");
+        let Some(place) = self.constants(words) else { return };
+        buffer.touch();
+        if !words.is_empty() {
+            let (source, first) = self.constants.source(place);
+            let (source, offset, bytes) =
+                (source.raw.clone(), 4 * first as u64, size_of_val(words));
+            let (target, bytes) = (&buffer.raw, bytes as u64);
+            self.encoder().copy_buffer_to_buffer(&source, offset, target, 0, bytes);
+        }
     }
 
     /// Copies `len` values between buffers, in order with the kernels.
@@ -282,6 +311,10 @@ impl Recorder {
     /// Hands all that is recorded to the device.
     pub(crate) fn submit(&mut self) {
         self.record_products();
+        #[cfg(test)]
+        {
+            self.submissions += 1;
+        }
         self.pass = None;
         self.constants.flush(&self.queue);
         self.pipelines.forget(&self.allocator.take_dropped());

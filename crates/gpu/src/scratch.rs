@@ -30,6 +30,10 @@ pub(crate) enum Scratch {
     HcLow,
     /// Gates before the sigmoid.
     HcGates,
+    /// Columns of the features' convolution.
+    PleColumns,
+    /// Gates of the features.
+    PleGates,
     /// A state on its way to the host.
     Export,
     /// Scores of blocks.

@@ -1,6 +1,5 @@
 //! States of the recurrent layers: what is kept for each slot, and how a slot becomes a fresh
 //! sequence.
-#![allow(dead_code, reason = "the sequence families read what is kept here")]
 
 use crate::buffer::{Allocator, GpuBuffer};
 use crate::device::Gpu;

@@ -74,6 +74,16 @@ pub trait Device {
         activations: Activations,
     ) -> Result<Self::Matrix, Error>;
 
+    /// Makes a table ready whose rows are only ever gathered ([`Ple::ple_gather`]). It may be larger
+    /// than the device's memory, so a device with memory of its own leaves it where it is; the
+    /// default is [`Device::load_matrix`].
+    ///
+    /// # Errors
+    /// As for [`Device::load_matrix`].
+    fn load_table(&mut self, weight: &Weight) -> Result<Self::Matrix, Error> {
+        self.load_matrix(weight, Activations::F32)
+    }
+
     /// Makes a small weight ready for use, decoded to f32 in storage order.
     ///
     /// # Errors

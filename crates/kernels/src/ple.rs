@@ -50,7 +50,8 @@ pub struct PleWeights<'a, V> {
 /// Rows of the n-gram table and their mixing into the streams.
 pub trait Ple: Device {
     /// `e[t]` = the table rows `ids[t * heads ..][.. heads]` side by side. The table stays where it
-    /// is (mapped file, device memory); only these rows are read.
+    /// is (mapped file, device memory); only these rows are read. It was loaded with
+    /// [`Device::load_table`].
     fn ple_gather(&mut self, table: &Self::Matrix, ids: &[u64], e: &mut Self::Buffer);
 
     /// Adds the features to the streams and advances the slot's history:

@@ -35,12 +35,11 @@ impl<B: HostBackend> Device for Timed<B> {
         weight: &Weight,
         activations: Activations,
     ) -> Result<Self::Matrix, Error> {
-        Ok(TimedMatrix {
-            inner: self.inner.load_matrix(weight, activations)?,
-            part: Part::of_matrix(weight.name()),
-            row_bytes: weight.row_bytes(),
-            expert_bytes: weight.row_bytes() * weight.n_out(),
-        })
+        Ok(timed(self.inner.load_matrix(weight, activations)?, weight))
+    }
+
+    fn load_table(&mut self, weight: &Weight) -> Result<Self::Matrix, Error> {
+        Ok(timed(self.inner.load_table(weight)?, weight))
     }
 
     fn load_vector(&mut self, weight: &Weight) -> Result<B::Vector, Error> {
@@ -103,5 +102,14 @@ impl<B: HostBackend> Device for Timed<B> {
 
     fn reset_ple(&mut self, state: &mut B::PleState, slot: usize) {
         self.inner.reset_ple(state, slot);
+    }
+}
+
+fn timed<M>(inner: M, weight: &Weight) -> TimedMatrix<M> {
+    TimedMatrix {
+        inner,
+        part: Part::of_matrix(weight.name()),
+        row_bytes: weight.row_bytes(),
+        expert_bytes: weight.row_bytes() * weight.n_out(),
     }
 }

@@ -53,6 +53,7 @@ impl Gpu {
     /// Brings `rows` rows of activations to the form that a product with `matrix` reads; `None` if
     /// memory is short, which is kept as a fault.
     pub(crate) fn ready(&mut self, matrix: &Matrix, x: &GpuBuffer, rows: usize) -> Option<Ready> {
+        assert!(matrix.table.is_none(), "{} is a table", matrix.name);
         let n_in = matrix.n_in;
         assert!(x.len() >= rows * n_in, "{rows} rows of {n_in} in {} values", x.len());
         let units = matrix.units();
