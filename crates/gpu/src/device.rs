@@ -15,7 +15,8 @@ use crate::qsa::{Angles, AnglesKey, QsaState, Selection};
 use crate::recorder::Recorder;
 use crate::scratch::Scratch;
 use crate::states::{GdnState, PleState};
-use crate::tile::Tile;
+use crate::tile::{FewTile, Tile};
+use kernels::tiles::TileTable;
 use kernels::{Activations, Device, Error, GdnShape, KvType, PleShape, QsaShape, Weight};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,6 +26,10 @@ use std::sync::Arc;
 pub struct Gpu {
     pub(crate) recorder: Recorder,
     pub(crate) activations: Activations,
+    /// Those that an audit found, for matrices that are loaded from now on.
+    pub(crate) tiles: TileTable,
+    /// In place of what a matrix's table says.
+    pub(crate) forced_few: Option<FewTile>,
     /// For every product, in place of the one that is built in.
     pub(crate) forced_tile: Option<Tile>,
     /// Most bytes of a weight in one buffer, if less than the device allows.
@@ -51,6 +56,8 @@ impl Gpu {
         Ok(Self {
             recorder,
             activations: options.activations.unwrap_or(default),
+            tiles: TileTable::default(),
+            forced_few: None,
             forced_tile: None,
             part_limit: u64::MAX,
             scratch: HashMap::new(),

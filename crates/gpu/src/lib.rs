@@ -44,6 +44,7 @@ mod states;
 mod testing;
 mod tile;
 mod timer;
+mod tunable;
 
 pub use adapter::{GpuOptions, adapters};
 pub use buffer::GpuBuffer;

@@ -5,6 +5,7 @@ use crate::buffer::GpuBuffer;
 use crate::device::Gpu;
 use crate::formats::repack_rows;
 use crate::formats::{Format, Layout, MAX_PLANES, UNIT};
+use crate::tile::RowTiles;
 use kernels::{Activations, Error, Weight};
 use std::sync::{Arc, OnceLock};
 
@@ -23,6 +24,7 @@ pub struct Matrix {
     pub(crate) n_out: usize,
     pub(crate) experts: usize,
     pub(crate) activations: Activations,
+    pub(crate) tiles: RowTiles,
     pub(crate) parts: Vec<Part>,
     /// All of it as f32, where a kernel wanted it so.
     pub(crate) decoded: OnceLock<Arc<GpuBuffer>>,
@@ -80,8 +82,19 @@ impl Gpu {
         };
         let per_part = self.rows_per_part(weight, format)?;
         let (parts, decoded, table) = (Vec::new(), OnceLock::new(), None);
-        let mut matrix =
-            Matrix { name, format, n_in, n_out, experts, activations, parts, decoded, table };
+        let tiles = self.row_tiles(weight, activations);
+        let mut matrix = Matrix {
+            name,
+            format,
+            n_in,
+            n_out,
+            experts,
+            activations,
+            tiles,
+            parts,
+            decoded,
+            table,
+        };
         for first_row in (0..weight.rows()).step_by(per_part) {
             let rows = per_part.min(weight.rows() - first_row);
             matrix.parts.push(self.load_part(weight, format, (first_row, rows))?);

@@ -95,7 +95,7 @@ impl Plan {
     fn pairs(&self, pairs_per_x: usize) -> Option<Pairs<'_>> {
         let Buffers { order, tiles, .. } = self.buffers.as_ref()?;
         let (tile_count, width) = (self.tile_count, self.width?);
-        Some(Pairs { tiles, order, tile_count, width, pairs_per_x })
+        Some(Pairs { tiles, order, tile_count, width, pairs_per_x, rows: self.rows })
     }
 
     /// Makes room for so many pairs and tiles.

@@ -13,6 +13,7 @@ use crate::runs::{RunWords, assert_room};
 use crate::scratch::Scratch;
 use crate::shader::{Shader, read, write};
 use crate::states::{PleState, check_len};
+use crate::tile::RowTiles;
 use kernels::ple::PleInput;
 use kernels::{Activations, Error, Ple, PleShape, PleWeights, Weight, Window};
 use std::sync::OnceLock;
@@ -122,6 +123,7 @@ impl Gpu {
             return Err(Error::UnsupportedFormat { name, ty, device: NAME });
         };
         Ok(Matrix {
+            tiles: RowTiles::default(),
             name,
             format,
             n_in: weight.n_in(),

@@ -113,6 +113,8 @@ pub(crate) struct Pairs<'a> {
     /// Pairs of a tile, at most, and how they are multiplied.
     pub(crate) width: Width,
     pub(crate) pairs_per_x: usize,
+    /// Rows of the window.
+    pub(crate) rows: usize,
 }
 
 impl Gpu {
@@ -134,7 +136,15 @@ impl Gpu {
                 y_first: part.first_row as u32,
                 ..self.work(matrix, part)
             };
-            let source = Source { rows: RowsOf::Window, width, tokens: rows, tiles, plan: None };
+            let rows_of = RowsOf::Window;
+            let source = Source {
+                rows: rows_of,
+                rows_of_window: rows,
+                width,
+                tokens: rows,
+                tiles,
+                plan: None,
+            };
             self.add_product((matrix, part), (x, source), work, y);
         }
     }
@@ -159,7 +169,9 @@ impl Gpu {
             };
             let plan = Some([Held::new(pairs.tiles), Held::new(pairs.order)]);
             let (width, tiles) = (pairs.width, pairs.tile_count);
-            let source = Source { rows: RowsOf::Experts, width, tokens: 0, tiles, plan };
+            let rows_of_window = pairs.rows;
+            let rows = RowsOf::Experts;
+            let source = Source { rows, rows_of_window, width, tokens: 0, tiles, plan };
             self.add_product((matrix, part), (x, source), work, y);
         }
     }
@@ -194,9 +206,11 @@ impl Gpu {
                 None => return,
             },
         };
-        let built_in = || Tile::built_in(matrix.units(), matrix.n_out);
-        let tile = self.forced_tile.unwrap_or_else(built_in);
-        let segment = Segment { format, activations: x.path(), tile };
+        let segment = |tile| Segment { format, activations: x.path(), tile };
+        let built_in = Tile::built_in(matrix.units(), matrix.n_out);
+        let few = self.forced_few.unwrap_or_else(|| matrix.tiles.get(source.rows_of_window));
+        let chosen = segment(self.forced_tile.unwrap_or_else(|| few.applied(built_in)));
+        let segment = if source.fits(chosen) { chosen } else { segment(built_in) };
         let waiting = Waiting {
             segment,
             source,

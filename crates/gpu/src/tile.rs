@@ -1,5 +1,7 @@
 //! How a product is cut into workgroups.
 
+use kernels::tiles::RowClass;
+
 /// A tile of the kernel for few rows. Lanes and splits together decide in which order a sum is
 /// added up, so they follow from the shape of the weight alone; rows and subgroups change no bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +43,37 @@ impl Tile {
     /// Weight rows of a workgroup.
     pub(crate) fn rows_per_workgroup(self) -> usize {
         (32 * self.subgroups / self.all_lanes() * self.rows) as usize
+    }
+}
+
+/// What a table may choose of a tile; `None` is as built in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FewTile {
+    pub(crate) rows: Option<u32>,
+    pub(crate) subgroups: Option<u32>,
+}
+
+impl FewTile {
+    /// `tile` with what is chosen here.
+    pub(crate) fn applied(self, tile: Tile) -> Tile {
+        let least = tile.all_lanes().div_ceil(32);
+        Tile {
+            rows: self.rows.unwrap_or(tile.rows),
+            // A row's lanes are in one workgroup.
+            subgroups: self.subgroups.unwrap_or(tile.subgroups).max(least),
+            ..tile
+        }
+    }
+}
+
+/// The tiles of a matrix, one for each class of windows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RowTiles(pub(crate) [FewTile; RowClass::COUNT]);
+
+impl RowTiles {
+    /// For a window of `rows` rows.
+    pub(crate) fn get(&self, rows: usize) -> FewTile {
+        self.0[RowClass::of(rows).index()]
     }
 }
 

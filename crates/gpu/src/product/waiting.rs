@@ -34,6 +34,7 @@ pub(crate) struct Work {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Source {
     pub(super) rows: RowsOf,
+    pub(super) rows_of_window: usize,
     pub(super) width: Width,
     /// Rows, where all are multiplied by one matrix.
     pub(super) tokens: usize,
@@ -41,6 +42,15 @@ pub(crate) struct Source {
     pub(super) tiles: usize,
     /// Tiles and order of a plan.
     pub(super) plan: Option<[Held; 2]>,
+}
+
+impl Source {
+    /// Whether a kernel of this product alone has workgroup memory enough.
+    pub(super) fn fits(&self, segment: Segment) -> bool {
+        let segments = [Some(segment), None, None, None, None];
+        let alone = Product { rows: self.rows, width: self.width, segments };
+        matches!(self.width, Width::Many(_)) || alone.workgroup_bytes() <= WORKGROUP_BYTES
+    }
 }
 
 /// A product that was asked for.
