@@ -11,6 +11,7 @@ use crate::formats::{Book, Format};
 use crate::matrix::Matrix;
 use crate::moe::Plan;
 use crate::product::QuantisedRows;
+use crate::profile::KernelTime;
 use crate::qsa::{Angles, AnglesKey, QsaState, Selection};
 use crate::recorder::Recorder;
 use crate::scratch::Scratch;
@@ -18,7 +19,7 @@ use crate::states::{GdnState, PleState};
 use crate::tile::{FewTile, Tile};
 use kernels::tiles::TileTable;
 use kernels::{Activations, Device, Error, GdnShape, KvType, PleShape, QsaShape, Weight};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// A GPU with the kernels that were compiled for it.
@@ -71,6 +72,17 @@ impl Gpu {
     /// Name of the GPU, its interface and its driver.
     pub fn title(&self) -> &str {
         &self.title
+    }
+
+    /// From now on every call of a kernel is timed by itself, or no longer; what was found so far,
+    /// by the kernels' names. Nothing is found on a device without a clock that can be read.
+    pub fn profile(&mut self, on: bool) -> BTreeMap<String, KernelTime> {
+        self.recorder.profile(on)
+    }
+
+    /// Calls of kernels so far.
+    pub fn calls(&self) -> u64 {
+        self.recorder.calls()
     }
 }
 

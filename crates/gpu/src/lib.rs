@@ -34,6 +34,7 @@ mod params;
 mod pipelines;
 mod ple;
 mod product;
+mod profile;
 mod qsa;
 mod recorder;
 mod runs;
@@ -51,6 +52,7 @@ pub use buffer::GpuBuffer;
 pub use device::Gpu;
 pub use matrix::Matrix;
 pub use moe::Plan;
+pub use profile::KernelTime;
 pub use qsa::{QsaState, Selection};
 pub use states::{GdnState, PleState};
 

@@ -8,8 +8,10 @@ use crate::kernel::Kernel;
 use crate::params::Params;
 use crate::pipelines::Pipelines;
 use crate::product::{CallLimits, Products, Waiting};
-use crate::timer::Timer;
+use crate::profile::{KernelTime, Profile};
+use crate::timer::{self, Timer};
 use kernels::Error;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use wgpu::{CommandEncoder, ComputePass};
@@ -35,8 +37,12 @@ pub(crate) struct Recorder {
     pass: Option<ComputePass<'static>>,
     encoder: Option<CommandEncoder>,
     download: GpuBuffer,
+    /// Calls of kernels so far.
+    calls: u64,
     /// There once the first work was waited for.
     timer: Option<Timer>,
+    /// While calls are timed one by one.
+    profile: Option<Profile>,
     /// Bytes that were uploaded since the device was last waited for.
     uploading: usize,
     /// Kernels that were started.
@@ -88,7 +94,9 @@ impl Recorder {
             pass,
             encoder,
             download,
+            calls: 0,
             timer: None,
+            profile: None,
             uploading: 0,
             #[cfg(test)]
             dispatched: 0,
@@ -127,7 +135,11 @@ impl Recorder {
             return;
         }
         assert!(x.max(y).max(z) <= MAX_GRID, "a grid of {:?}", call.grid);
-        self.open_pass();
+        self.calls += 1;
+        if self.profile.is_some() {
+            self.pass = None;
+        }
+        self.open_pass(call.kernel);
         let place = call.constants.map(|place| self.constants.at(place));
         let slices: Vec<_> = call.buffers.iter().copied().chain(place).collect();
         let Some((compiled, group)) = self.pipelines.get(call.kernel, &slices) else { return };
@@ -316,9 +328,38 @@ impl Recorder {
             self.submissions += 1;
         }
         self.pass = None;
+        if let (Some(profile), Some(encoder)) = (&self.profile, &mut self.encoder) {
+            profile.end(encoder);
+        }
         self.constants.flush(&self.queue);
         self.pipelines.forget(&self.allocator.take_dropped());
         self.queue.submit(self.encoder.take().map(CommandEncoder::finish));
+        self.read_profile();
+    }
+
+    /// From now on calls are timed one by one, or no longer; what was found so far.
+    pub(crate) fn profile(&mut self, on: bool) -> BTreeMap<String, KernelTime> {
+        self.submit();
+        let found = self.profile.take().map(|profile| profile.times).unwrap_or_default();
+        if on && self.device.features().contains(timer::FEATURES) {
+            self.profile = Some(Profile::new(&self.device, &self.queue));
+        }
+        found
+    }
+
+    /// Calls of kernels so far.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    fn read_profile(&mut self) {
+        let Some(mut profile) = self.profile.take() else { return };
+        let (buffer, count) = profile.noted();
+        let mut stamps = vec![0u64; count];
+        if count > 0 && self.read(&buffer, bytemuck::cast_slice_mut(&mut stamps)) {
+            profile.add(&stamps);
+        }
+        self.profile = Some(profile);
     }
 
     /// Waits for all that was submitted.
@@ -333,11 +374,18 @@ impl Recorder {
         }
     }
 
-    fn open_pass(&mut self) {
-        if self.pass.is_none() {
-            let pass = self.list().begin_compute_pass(&Default::default());
-            self.pass = Some(pass.forget_lifetime());
+    /// The pass that a call of `kernel` is recorded in.
+    fn open_pass(&mut self, kernel: Kernel) {
+        if self.pass.is_some() {
+            return;
         }
+        let mut profile = self.profile.take();
+        let timestamp_writes =
+            profile.as_mut().and_then(|profile| profile.call(&kernel.shader().name));
+        let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+        let pass = self.list().begin_compute_pass(&descriptor).forget_lifetime();
+        self.pass = Some(pass);
+        self.profile = profile;
     }
 
     /// The list, outside any pass.

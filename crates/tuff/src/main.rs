@@ -13,6 +13,7 @@ mod commands;
 mod conversations;
 mod draft_vocab_file;
 mod error;
+mod gpu_device;
 mod ids;
 mod interrupt;
 mod logging;

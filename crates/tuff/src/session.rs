@@ -6,6 +6,7 @@ use cpu::Cpu;
 use engine::cache::{FolderError, FromFolder, Keep, Owner, Saved, StateCache, StateFolder};
 use engine::speculation::{Drafter, SpecMode};
 use engine::{Engine, EngineConfig, Event, Feed, Generator, Request, Summary};
+use gpu::Gpu;
 use kernels::Backend;
 use kernels::reference::Reference;
 use lab::kld::Predictor;
@@ -13,7 +14,7 @@ use lab::routes::Router;
 use model::tokenizer::Tokenizer;
 use model::{Checkpoint, DraftVocab};
 
-use crate::args::{BackendName, DeviceArgs, Drafting, SpecArgs};
+use crate::args::{Chosen, DeviceArgs, Drafting, SpecArgs};
 use crate::draft_vocab_file;
 use crate::error::Error;
 use crate::progress::{Progress, Show, Unit};
@@ -22,11 +23,13 @@ use crate::units;
 /// The only slot of the engine here.
 pub(crate) const SLOT: usize = 0;
 
-/// The engine, on either backend, and who drafts for it.
+/// The engine, on any backend, and who drafts for it.
 #[derive(Debug)]
 pub(crate) enum Session {
     /// On all processors.
     Cpu(Box<Engine<Cpu>>, Box<Drafter>),
+    /// On a GPU.
+    Gpu(Box<Engine<Gpu>>, Box<Drafter>),
     /// In plain code.
     Reference(Box<Engine<Reference>>, Box<Drafter>),
 }
@@ -59,15 +62,28 @@ impl Session {
         // Read before the model is loaded: a bad list is told at once.
         let vocab = spec.map(|spec| read_draft_vocab(checkpoint, &spec.drafting())).transpose()?;
         let drafts = (spec.map_or(SpecMode::Off, SpecArgs::mode), vocab.flatten());
-        Ok(match device.backend {
-            BackendName::Cpu => {
+        if device.backend() == Chosen::Gpu {
+            let gpu = device.new_gpu()?;
+            match load(gpu, checkpoint, config, show) {
+                Ok(mut engine) => {
+                    let drafter = drafter(&mut engine, checkpoint, drafts)?;
+                    return Ok(Session::Gpu(Box::new(engine), Box::new(drafter)));
+                }
+                Err(Error::Engine(error)) if device.may_change() => {
+                    DeviceArgs::take_cpu(&error.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(match device.backend() {
+            Chosen::Cpu | Chosen::Gpu => {
                 let cpu = device.new_cpu();
                 tracing::info!("cpu: {} threads, {}", cpu.threads(), cpu.isa().name());
                 let mut engine = load(cpu, checkpoint, config, show)?;
                 let drafter = drafter(&mut engine, checkpoint, drafts)?;
                 Session::Cpu(Box::new(engine), Box::new(drafter))
             }
-            BackendName::Reference => {
+            Chosen::Reference => {
                 let mut engine = load(Reference, checkpoint, config, show)?;
                 let drafter = drafter(&mut engine, checkpoint, drafts)?;
                 Session::Reference(Box::new(engine), Box::new(drafter))
@@ -79,6 +95,7 @@ impl Session {
     pub(crate) fn config(&self) -> &EngineConfig {
         match self {
             Session::Cpu(engine, _) => engine.config(),
+            Session::Gpu(engine, _) => engine.config(),
             Session::Reference(engine, _) => engine.config(),
         }
     }
@@ -90,6 +107,7 @@ impl Session {
     pub(crate) fn forward(&mut self, feed: Feed<'_>) -> Result<Vec<f32>, Error> {
         let logits = match self {
             Session::Cpu(engine, _) => engine.forward(&[feed]),
+            Session::Gpu(engine, _) => engine.forward(&[feed]),
             Session::Reference(engine, _) => engine.forward(&[feed]),
         };
         Ok(logits?)
@@ -99,6 +117,7 @@ impl Session {
     pub(crate) fn predictor(&mut self) -> &mut dyn Predictor {
         match self {
             Session::Cpu(engine, _) => &mut **engine,
+            Session::Gpu(engine, _) => &mut **engine,
             Session::Reference(engine, _) => &mut **engine,
         }
     }
@@ -107,6 +126,7 @@ impl Session {
     pub(crate) fn router(&mut self) -> &mut dyn Router {
         match self {
             Session::Cpu(engine, _) => &mut **engine,
+            Session::Gpu(engine, _) => &mut **engine,
             Session::Reference(engine, _) => &mut **engine,
         }
     }
@@ -124,6 +144,11 @@ impl Session {
     ) -> Result<Summary, Error> {
         let summary = match self {
             Session::Cpu(engine, proposer) => {
+                let proposer = &mut **proposer;
+                let mut generator = Generator { engine, slot: SLOT, tokenizer, proposer };
+                generator.generate_cached(request, keep, sink)
+            }
+            Session::Gpu(engine, proposer) => {
                 let proposer = &mut **proposer;
                 let mut generator = Generator { engine, slot: SLOT, tokenizer, proposer };
                 generator.generate_cached(request, keep, sink)
@@ -151,6 +176,7 @@ impl Session {
     ) -> Result<FromFolder, FolderError> {
         match self {
             Session::Cpu(engine, _) => engine.recall_saved(SLOT, folder, prompt),
+            Session::Gpu(engine, _) => engine.recall_saved(SLOT, folder, prompt),
             Session::Reference(engine, _) => engine.recall_saved(SLOT, folder, prompt),
         }
     }
@@ -167,6 +193,7 @@ impl Session {
     ) -> Result<Saved, FolderError> {
         match self {
             Session::Cpu(engine, _) => engine.save_for(SLOT, to, next, cache),
+            Session::Gpu(engine, _) => engine.save_for(SLOT, to, next, cache),
             Session::Reference(engine, _) => engine.save_for(SLOT, to, next, cache),
         }
     }

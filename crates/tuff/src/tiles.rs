@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use cpu::Cpu;
 use etcetera::BaseStrategy;
 use kernels::tiles::Tunable;
 use lab::audit::Store;
@@ -26,17 +25,17 @@ pub(crate) fn folder() -> Result<PathBuf, Error> {
     Ok(base.cache_dir().join("tuff").join("tiles"))
 }
 
-/// Gives `cpu` the tiles that an audit found for it. What is missing or unusable costs time and
+/// Gives a device the tiles that an audit found for it. What is missing or unusable costs time and
 /// nothing else, so it is logged.
-pub(crate) fn equip(cpu: &mut Cpu) {
+pub(crate) fn equip<D: Tunable>(device: &mut D) {
     let Ok(folder) = folder() else { return };
-    match Store::load(&folder, &cpu.device_key()) {
+    match Store::load(&folder, &device.device_key()) {
         Ok(store) => {
             let table = store.table();
             if !table.is_empty() {
                 let path = store.path().display();
                 tracing::info!("{} tiles from {path}", table.len());
-                cpu.set_tiles(table);
+                device.set_tiles(table);
             }
         }
         Err(error) => tracing::warn!("{error}; run tuff audit again"),

@@ -1,12 +1,16 @@
 //! Options of the engine: where it runs, and how large it is.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use clap::{Args, ValueEnum, value_parser};
 use cpu::{Cpu, CpuOptions, Isa};
 use engine::EngineConfig;
+use gpu::{Gpu, GpuOptions};
 use kernels::rope::RopeScaling;
 use kernels::{Activations, KvType};
 
-use crate::tiles;
+use crate::error::Error;
+use crate::{gpu_device, terminal, tiles};
 
 /// The context without --ctx, unless the model's own is shorter. The caches grow with the text,
 /// so a longer one costs nothing until it is used.
@@ -24,9 +28,25 @@ pub(crate) const MAX_THREADS: u64 = 1024;
 /// Where the model runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackendName {
+    /// The GPU, if there is one that passes a check at the start and the model fits; else the
+    /// processors, after a line that says why.
+    Auto,
     /// All processors, with the vector instructions they have.
     Cpu,
+    /// A GPU, through Vulkan, Metal or DirectX 12.
+    Gpu,
     /// Plain code on one thread, slow: what the others are held against.
+    Reference,
+}
+
+/// Where the model runs, once that is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    /// All processors.
+    Cpu,
+    /// A GPU.
+    Gpu,
+    /// Plain code.
     Reference,
 }
 
@@ -106,7 +126,10 @@ pub(crate) struct EngineArgs {
 pub(crate) struct DeviceArgs {
     /// Where the model runs.
     #[arg(long, value_enum, value_name = "NAME", default_value = "cpu")]
-    pub(crate) backend: BackendName,
+    backend: BackendName,
+    /// The GPU to use, by a part of its name. [default: the first discrete one, or else the first]
+    #[arg(long, value_name = "NAME")]
+    gpu: Option<String>,
     /// Threads of the cpu backend. [default: one per physical core]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=MAX_THREADS))]
     threads: Option<u64>,
@@ -135,7 +158,57 @@ pub(crate) struct DeviceArgs {
     chunk: Option<u64>,
 }
 
+/// Whether `--backend auto` came to the processors; said once.
+static CPU_INSTEAD: AtomicBool = AtomicBool::new(false);
+
 impl DeviceArgs {
+    /// Where the model runs: with auto on a GPU, if one is usable.
+    pub(crate) fn backend(&self) -> Chosen {
+        match self.backend {
+            BackendName::Cpu => Chosen::Cpu,
+            BackendName::Gpu => Chosen::Gpu,
+            BackendName::Reference => Chosen::Reference,
+            BackendName::Auto if CPU_INSTEAD.load(Ordering::Relaxed) => Chosen::Cpu,
+            BackendName::Auto => match gpu_device::usable(&self.gpu_options()) {
+                Ok(()) => Chosen::Gpu,
+                Err(why) => {
+                    Self::take_cpu(&why);
+                    Chosen::Cpu
+                }
+            },
+        }
+    }
+
+    /// Whether the processors may take over where the GPU fails at the start.
+    pub(crate) fn may_change(&self) -> bool {
+        self.backend == BackendName::Auto
+    }
+
+    /// From now on auto means the processors.
+    pub(crate) fn take_cpu(why: &str) {
+        if !CPU_INSTEAD.swap(true, Ordering::Relaxed) {
+            terminal::note(&format!("the model runs on the processors: {why}"));
+        }
+    }
+
+    /// The GPU, with the tiles that an audit found for it.
+    ///
+    /// # Errors
+    /// [`crate::error::Error::Engine`] saying which GPUs there are and why none will do.
+    pub(crate) fn new_gpu(&self) -> Result<Gpu, Error> {
+        gpu_device::open(&self.gpu_options(), self.tiles == TilesName::Auto)
+    }
+
+    /// How the GPU is used.
+    pub(crate) fn gpu_options(&self) -> GpuOptions {
+        // 8 bits are what a matrix is loaded for; the device may know better.
+        let activations = match self.activations {
+            ActivationType::Int8 => None,
+            ActivationType::F32 => Some(Activations::F32),
+        };
+        GpuOptions { adapter: self.gpu.clone(), activations }
+    }
+
     /// The cpu backend, with the tiles that an audit found for it.
     pub(crate) fn new_cpu(&self) -> Cpu {
         let mut cpu = Cpu::new(self.cpu_options());
@@ -157,12 +230,16 @@ impl DeviceArgs {
 
     /// In words, what decides about a state's bits and lies outside the engine's own sizes.
     pub(crate) fn arithmetic(&self) -> String {
-        match self.backend {
-            BackendName::Cpu => {
+        match self.backend() {
+            Chosen::Gpu => {
+                let name = self.gpu.as_deref().unwrap_or("first");
+                format!("gpu {name} {:?}", self.activations)
+            }
+            Chosen::Cpu => {
                 let CpuOptions { isa, activations, .. } = self.cpu_options();
                 format!("cpu {} {activations:?}", isa.name())
             }
-            BackendName::Reference => "reference".to_owned(),
+            Chosen::Reference => "reference".to_owned(),
         }
     }
 
@@ -177,16 +254,17 @@ impl DeviceArgs {
 
     /// All that results depend on, in words, for contexts of this length.
     pub(crate) fn in_words(&self, context: usize, model_context: usize) -> String {
-        let device = match self.backend {
-            BackendName::Cpu => {
+        let activations = match self.activations {
+            ActivationType::Int8 => "int8",
+            ActivationType::F32 => "f32",
+        };
+        let device = match self.backend() {
+            Chosen::Cpu => {
                 let isa = self.isa.unwrap_or_else(Isa::detect).name();
-                let activations = match self.activations {
-                    ActivationType::Int8 => "int8",
-                    ActivationType::F32 => "f32",
-                };
                 format!("cpu {isa}, activations {activations}")
             }
-            BackendName::Reference => "reference".to_owned(),
+            Chosen::Gpu => format!("gpu, activations {activations}"),
+            Chosen::Reference => "reference".to_owned(),
         };
         let kv: KvType = self.kv.into();
         let scaling = match self.scaling(context, model_context) {
@@ -251,6 +329,7 @@ impl OtherDeviceArgs {
     pub(crate) fn after(&self, a: &DeviceArgs) -> DeviceArgs {
         DeviceArgs {
             backend: self.b_backend.unwrap_or(a.backend),
+            gpu: a.gpu.clone(),
             threads: self.b_threads.or(a.threads),
             isa: self.b_isa.or(a.isa),
             tiles: a.tiles,

@@ -8,9 +8,7 @@ mod sampling;
 mod speculation;
 mod text;
 
-pub(crate) use engine::{
-    BackendName, DeviceArgs, EngineArgs, MAX_THREADS, OtherDeviceArgs, parse_isa,
-};
+pub(crate) use engine::{Chosen, DeviceArgs, EngineArgs, MAX_THREADS, OtherDeviceArgs, parse_isa};
 pub(crate) use formats::{FormatArgs, WriteArgs, format_lists};
 pub(crate) use model::ModelArg;
 pub(crate) use sampling::{SamplingArgs, advised};

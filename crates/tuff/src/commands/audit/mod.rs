@@ -18,7 +18,7 @@ use lab::audit::report::{self, Effect, Report};
 use lab::audit::{self, Effort, Gain, Search, Store, Subject, clock_drop, flash_next, of_model};
 use lab::routes::Statistics;
 
-use crate::args::{BackendName, DeviceArgs, ModelArg};
+use crate::args::{Chosen, DeviceArgs, ModelArg};
 use crate::commands::bench::{Counts, parse_counts};
 use crate::commands::routes;
 use crate::error::Error;
@@ -168,7 +168,7 @@ fn share_of(path: &Path) -> Result<f64, Error> {
 /// An unusable model; folders that cannot be written; [`Error::Interrupted`] after Ctrl-C, with
 /// what was measured kept.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    if args.device.backend != BackendName::Cpu {
+    if args.device.backend() != Chosen::Cpu {
         let advice = "only the cpu backend has tiles to audit: leave --backend out";
         return Err(Error::Refused(advice.to_owned()));
     }

@@ -22,6 +22,10 @@ impl Machine {
         Machine { backend: "cpu", isa: Some(cpu.isa().name()), threads: cpu.threads() }
     }
 
+    pub(super) fn gpu() -> Machine {
+        Machine { backend: "gpu", isa: None, threads: 1 }
+    }
+
     pub(super) fn reference() -> Machine {
         Machine { backend: "reference", isa: None, threads: 1 }
     }

@@ -1,12 +1,16 @@
 //! Running the tests: a warm-up, rounds in which every test has its turn, and the sustained test.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cpu::{Bandwidth, Cpu, CpuOptions};
-use engine::timed::{HostBackend, Profile, Timed};
+use cpu::Bandwidth;
+use engine::timed::Profile;
 use engine::{Engine, Feed, Want};
+use gpu::KernelTime;
 
+use super::Args;
 use super::plan::{Kind, Plan, Test, Windows, chunks};
+use super::profiled::Profiled;
 use crate::error::Error;
 use crate::interrupt;
 use crate::progress::{Progress, Show, Unit};
@@ -51,17 +55,29 @@ pub(super) struct Results {
     pub(super) bandwidth: Bandwidth,
     pub(super) tests: Vec<Measured>,
     pub(super) sustained: Option<Sustained>,
+    /// Of devices whose kernels are timed one by one.
+    pub(super) kernels: Vec<Kernels>,
+}
+
+/// Where the time of a test's windows went on the device.
+#[derive(Debug)]
+pub(super) struct Kernels {
+    pub(super) test: Test,
+    pub(super) windows: usize,
+    /// Kernels that were started.
+    pub(super) calls: u64,
+    pub(super) times: BTreeMap<String, KernelTime>,
 }
 
 /// A loaded model and what is to be done with it.
-pub(super) struct Bench<'a, B: HostBackend> {
-    engine: Engine<Timed<B>>,
+pub(super) struct Bench<'a, B: Profiled> {
+    engine: Engine<B>,
     plan: &'a Plan,
     show: Show,
 }
 
-impl<'a, B: HostBackend> Bench<'a, B> {
-    pub(super) fn new(engine: Engine<Timed<B>>, plan: &'a Plan, show: Show) -> Self {
+impl<'a, B: Profiled> Bench<'a, B> {
+    pub(super) fn new(engine: Engine<B>, plan: &'a Plan, show: Show) -> Self {
         Self { engine, plan, show }
     }
 
@@ -70,17 +86,48 @@ impl<'a, B: HostBackend> Bench<'a, B> {
     ///
     /// # Errors
     /// [`Error::Engine`]; [`Error::Interrupted`].
-    pub(super) fn run(mut self, options: CpuOptions) -> Result<Results, Error> {
-        let before = bandwidth(options)?;
+    pub(super) fn run(mut self, args: &Args) -> Result<Results, Error> {
+        let before = self.bandwidth(args)?;
         let tests = self.rounds()?;
         let sustained = match self.plan.decode() {
             Some(test) if self.plan.sustained > 0 => Some(self.sustained(test)?),
             _ => None,
         };
-        let after = bandwidth(options)?;
+        let kernels = self.kernels()?;
+        let after = self.bandwidth(args)?;
         let better = |a: Bandwidth, b: Bandwidth| a.bytes_per_second >= b.bytes_per_second;
         let bandwidth = if better(before, after) { before } else { after };
-        Ok(Results { bandwidth, tests, sustained })
+        Ok(Results { bandwidth, tests, sustained, kernels })
+    }
+
+    fn bandwidth(&mut self, args: &Args) -> Result<Bandwidth, Error> {
+        let found = self.engine.backend_mut().bandwidth(args)?;
+        if interrupt::requested() { Err(Error::Interrupted) } else { Ok(found) }
+    }
+
+    /// Every test once more with its kernels timed one by one, on devices that can do that.
+    fn kernels(&mut self) -> Result<Vec<Kernels>, Error> {
+        let mut all = Vec::new();
+        if self.engine.backend_mut().kernel_calls().is_none() {
+            return Ok(all);
+        }
+        for &test in self.plan.tests.iter().filter(|test| test.kind != Kind::Slots) {
+            let mut run = |on| {
+                self.start(test)?;
+                let windows = test.windows(self.plan.config.chunk);
+                let count = windows.len();
+                self.engine.backend_mut().time_kernels(on);
+                let before = self.engine.backend_mut().kernel_calls();
+                self.windows(test.depth, windows, |_| {})?;
+                let after = self.engine.backend_mut().kernel_calls();
+                let calls = after.unwrap_or(0) - before.unwrap_or(0);
+                let times = self.engine.backend_mut().time_kernels(false);
+                Ok(Kernels { test, windows: count, calls, times })
+            };
+            let result: Result<Kernels, Error> = run(true);
+            all.push(result?);
+        }
+        Ok(all)
     }
 
     /// Every test in turn, first without counting, then as often as it is to be repeated.
@@ -200,12 +247,6 @@ impl<'a, B: HostBackend> Bench<'a, B> {
 fn tenth(elapsed: Duration, limit: Duration) -> usize {
     let part = elapsed.as_secs_f64() / limit.as_secs_f64() * 10.0;
     (part as usize).min(9)
-}
-
-/// Measured with threads of its own, so that it is the same for every backend.
-fn bandwidth(options: CpuOptions) -> Result<Bandwidth, Error> {
-    let found = Cpu::new(options).read_bandwidth().map_err(engine::Error::from)?;
-    if interrupt::requested() { Err(Error::Interrupted) } else { Ok(found) }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod json;
 mod limit;
 mod measure;
 mod plan;
+mod profiled;
 mod serving;
 mod single;
 mod spec;
@@ -20,11 +21,12 @@ mod text;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args as ClapArgs, ValueEnum, value_parser};
-use engine::timed::{HostBackend, Timed};
+use engine::timed::Timed;
+use kernels::Backend;
 use kernels::reference::Reference;
 use model::Checkpoint;
 
-use crate::args::{BackendName, DeviceArgs, ModelArg};
+use crate::args::{Chosen, DeviceArgs, ModelArg};
 use crate::error::Error;
 use crate::output::OutputFile;
 use crate::progress::Show;
@@ -34,6 +36,7 @@ use facts::{Facts, Machine};
 use measure::{Bench, Results};
 use plan::Plan;
 pub(crate) use plan::{Counts, parse_counts};
+use profiled::Profiled;
 use serving::ServingArgs;
 use spec::{DraftArgs, SpecPlan};
 
@@ -158,13 +161,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         Some(path) if path.as_os_str() != STDOUT => Some(OutputFile::create(path)?),
         _ => None,
     };
-    let (machine, measured) = match args.device.backend {
-        BackendName::Cpu => {
-            let new = || args.device.new_cpu();
-            (Machine::cpu(&new()), measure(new, args, &plan, &checkpoint)?)
+    let (machine, measured) = match args.device.backend() {
+        Chosen::Cpu => {
+            let new = || Ok(args.device.new_cpu());
+            let timed = |cpu| Timed::new(cpu);
+            (Machine::cpu(&new()?), measure((new, timed), args, &plan, &checkpoint)?)
         }
-        BackendName::Reference => {
-            (Machine::reference(), measure(|| Reference, args, &plan, &checkpoint)?)
+        Chosen::Gpu => {
+            let new = || args.device.new_gpu();
+            (Machine::gpu(), measure((new, |gpu| gpu), args, &plan, &checkpoint)?)
+        }
+        Chosen::Reference => {
+            let timed = |reference| Timed::new(reference);
+            (Machine::reference(), measure((|| Ok(Reference), timed), args, &plan, &checkpoint)?)
         }
     };
     let facts = Facts::new(&file, &checkpoint, machine);
@@ -194,29 +203,25 @@ fn report(facts: &Facts, plan: &Plan, measured: &Measurements, parts: Parts) -> 
 
 /// Runs everything on one backend. Windows are timed operation by operation; drafts run on an
 /// engine of their own without that, since looks at the clock weigh more in short windows.
-fn measure<B: HostBackend>(
-    backend: impl Fn() -> B,
+fn measure<B: Backend, P: Profiled>(
+    (backend, profiled): (impl Fn() -> Result<B, Error>, impl Fn(B) -> P),
     args: &Args,
     plan: &Plan,
     checkpoint: &Checkpoint,
 ) -> Result<Measurements, Error> {
     let show = if args.quiet { Show::Never } else { Show::OnTerminal };
-    let options = match args.device.backend {
-        BackendName::Cpu => args.device.cpu_options(),
-        BackendName::Reference => cpu::CpuOptions { threads: 1, ..Default::default() },
-    };
     // Read before anything is measured: a bad list is told at once.
     let vocab = session::read_draft_vocab(checkpoint, &args.drafts.drafting())?;
     let mut measured = Measurements { windows: None, drafts: None };
     if !plan.tests.is_empty() {
-        let engine = session::load(Timed::new(backend()), checkpoint, plan.config, show)?;
+        let engine = session::load(profiled(backend()?), checkpoint, plan.config, show)?;
         let _watch = interrupt::watch();
         tracing::info!("measuring");
-        measured.windows = Some(Bench::new(engine, plan, show).run(options)?);
+        measured.windows = Some(Bench::new(engine, plan, show).run(args)?);
     }
     if let Some(texts) = &plan.drafts {
         let config = args.drafts.drafting().extend(plan.config);
-        let mut engine = session::load(backend(), checkpoint, config, show)?;
+        let mut engine = session::load(backend()?, checkpoint, config, show)?;
         session::load_draft_vocab(&mut engine, checkpoint, vocab)?;
         let _watch = interrupt::watch();
         tracing::info!("comparing drafts");

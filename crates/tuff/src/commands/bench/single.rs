@@ -2,11 +2,12 @@
 
 use kernels::Backend;
 use kernels::reference::Reference;
+use kernels::tiles::Tunable;
 use lab::report::{Report, heading};
 use lab::{Budget, OpCase, cases};
 
 use super::{Args, STDOUT};
-use crate::args::BackendName;
+use crate::args::Chosen;
 use crate::error::Error;
 use crate::output::OutputFile;
 use crate::{interrupt, terminal};
@@ -30,12 +31,18 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     }
     let mut cpu = args.device.new_cpu();
     let read = cpu.read_bandwidth().map_err(engine::Error::from)?.bytes_per_second / 1e9;
-    let report = match args.device.backend {
-        BackendName::Cpu => {
+    let report = match args.device.backend() {
+        Chosen::Gpu => {
+            let mut gpu = args.device.new_gpu()?;
+            let copy = gpu.speeds().map_err(engine::Error::from)?.copy / 1e9;
+            let title = gpu.title().to_owned();
+            measure(gpu, &format!("{title}, against its copying"), &cases, copy, args)?
+        }
+        Chosen::Cpu => {
             let device = format!("cpu, {}, {} threads", cpu.isa().name(), cpu.threads());
             measure(cpu, &device, &cases, read, args)?
         }
-        BackendName::Reference => measure(Reference, "reference, 1 thread", &cases, read, args)?,
+        Chosen::Reference => measure(Reference, "reference, 1 thread", &cases, read, args)?,
     };
     let Some(path) = &args.json else { return Ok(()) };
     let text = format!("{:#}\n", serde_json::json!(report));

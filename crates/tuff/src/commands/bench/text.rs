@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
+use gpu::KernelTime;
+
 use super::Parts;
 use super::facts::Facts;
 use super::limit;
-use super::measure::{Results, Sustained};
+use super::measure::{Kernels, Results, Sustained};
 use super::plan::{Kind, Plan};
 use super::stats::{self, Figures, Use};
 use crate::table::{Side, table};
@@ -21,7 +23,11 @@ pub(super) fn head(facts: &Facts, plan: &Plan, results: Option<&Results>) -> Str
         let gb = results.bandwidth.bytes_per_second / 1e9;
         let bytes = units::bytes(results.bandwidth.buffer_bytes as u64);
         let threads = units::count(facts.machine.threads, "thread");
-        let _ = writeln!(text, "- memory: {gb:.1} GB/s read by {threads} from {bytes}");
+        let how = match results.bandwidth.buffer_bytes {
+            0 => "read and written by a copy".to_owned(),
+            _ => format!("read by {threads} from {bytes}"),
+        };
+        let _ = writeln!(text, "- memory: {gb:.1} GB/s {how}");
     }
     let depth = match plan.depth {
         depth if depth > 0 && results.is_some() => {
@@ -47,7 +53,48 @@ pub(super) fn report(results: &Results, wanted: Parts) -> String {
             let _ = write!(text, "\n{}", parts(figures, bandwidth));
         }
     }
-    let _ = writeln!(text, "\n{}", limit::in_words(&all, bandwidth));
+    for kernels in results.kernels.iter().filter(|_| wanted != Parts::None) {
+        let _ = write!(text, "\n{}", kernel_times(kernels, &all));
+    }
+    // Where bytes are not counted nothing is known of what limits.
+    if all.iter().any(|figures| figures.window.bytes() > 0.0) {
+        let _ = writeln!(text, "\n{}", limit::in_words(&all, bandwidth));
+    }
+    text
+}
+
+/// The kernels of a test on the device, the slowest first.
+fn kernel_times(kernels: &Kernels, all: &[Figures<'_>]) -> String {
+    let windows = kernels.windows as f64;
+    let mut by_time: Vec<_> = kernels.times.iter().collect();
+    by_time.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
+    let busy: f64 = by_time.iter().map(|(_, time)| time.seconds).sum();
+    let window = all.iter().find(|figures| figures.measured.test == kernels.test);
+    let window = window.map_or(0.0, |figures| figures.window.seconds);
+    let mut text = format!(
+        "{}: {} kernels and {} ms in them per window of {} ms\n\n",
+        kernels.test.name(),
+        number(kernels.calls as f64 / windows),
+        number(busy / windows * 1e3),
+        number(window * 1e3),
+    );
+    let columns = [
+        ("kernel", Side::Left),
+        ("calls", Side::Right),
+        ("us each", Side::Right),
+        ("ms per window", Side::Right),
+        ("share", Side::Right),
+    ];
+    let row = |(name, time): &(&String, &KernelTime)| {
+        vec![
+            (*name).clone(),
+            number(time.calls as f64 / windows),
+            number(time.seconds / time.calls.max(1) as f64 * 1e6),
+            number(time.seconds / windows * 1e3),
+            percent(time.seconds / busy),
+        ]
+    };
+    text += &table(&columns, &by_time.iter().map(row).collect::<Vec<_>>());
     text
 }
 

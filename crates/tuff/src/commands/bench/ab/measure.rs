@@ -9,7 +9,7 @@ use model::Checkpoint;
 
 use super::clock;
 use super::config::Config;
-use crate::args::BackendName;
+use crate::args::Chosen;
 use crate::commands::bench::facts::Machine;
 use crate::commands::bench::measure::Bench;
 use crate::commands::bench::plan::{Plan, Test};
@@ -53,15 +53,22 @@ impl<'a> Contestant<'a> {
         checkpoint: &Checkpoint,
         show: Show,
     ) -> Result<Self, Error> {
-        let (machine, run): (Machine, Run<'a>) = match config.device.backend {
-            BackendName::Cpu => {
+        let (machine, run): (Machine, Run<'a>) = match config.device.backend() {
+            Chosen::Gpu => {
+                let gpu = config.device.new_gpu()?;
+                let engine = session::load(gpu, checkpoint, plan.config, show)?;
+                let mut bench = Bench::new(engine, plan, show);
+                let run = move |test| Ok(bench.sample(test)?.time.as_secs_f64());
+                (Machine::gpu(), Box::new(run))
+            }
+            Chosen::Cpu => {
                 let cpu = config.device.new_cpu();
                 let machine = Machine::cpu(&cpu);
                 let engine = session::load(Timed::new(cpu), checkpoint, plan.config, show)?;
                 let mut bench = Bench::new(engine, plan, show);
                 (machine, Box::new(move |test| Ok(bench.sample(test)?.time.as_secs_f64())))
             }
-            BackendName::Reference => {
+            Chosen::Reference => {
                 let backend = Timed::new(Reference);
                 let engine = session::load(backend, checkpoint, plan.config, show)?;
                 let mut bench = Bench::new(engine, plan, show);

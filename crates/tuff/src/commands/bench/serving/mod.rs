@@ -18,7 +18,7 @@ use model::sizes::MAX_CONTEXT;
 use super::facts::{Facts, Machine};
 use super::plan::{Counts, parse_counts};
 use super::{Args, STDOUT};
-use crate::args::BackendName;
+use crate::args::Chosen;
 use crate::error::Error;
 use crate::output::OutputFile;
 use crate::progress::Show;
@@ -65,14 +65,13 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     let drafts = args.drafts.for_requests();
     let checkpoint = file.checkpoint_for(&drafts.drafting())?;
     let plan = RequestPlan::new(args, &drafts, (&file, &checkpoint))?;
-    let (machine, results) = match args.device.backend {
-        BackendName::Cpu => {
+    let (machine, results) = match args.device.backend() {
+        Chosen::Gpu => (Machine::gpu(), measure(args.device.new_gpu()?, args, &plan, &checkpoint)?),
+        Chosen::Cpu => {
             let cpu = args.device.new_cpu();
             (Machine::cpu(&cpu), measure(cpu, args, &plan, &checkpoint)?)
         }
-        BackendName::Reference => {
-            (Machine::reference(), measure(Reference, args, &plan, &checkpoint)?)
-        }
+        Chosen::Reference => (Machine::reference(), measure(Reference, args, &plan, &checkpoint)?),
     };
     let facts = Facts::new(&file, &checkpoint, machine);
     let Some(path) = &args.json else {
