@@ -1,0 +1,3 @@
+//! x
+#![forbid(unsafe_code)]
+pub mod output;
