@@ -9,14 +9,17 @@ use engine::batch::{Job, JobEvent, Limits, Scheduler, SlotView};
 use engine::{Detail, Event, Finish, Opening, ReasoningBudget, Rules, SamplingParams};
 use std::ops::ControlFlow;
 
+/// Id, bits of its log-probability, the likeliest in its place.
+type TokenTold = (u32, Option<u32>, Vec<(u32, u32)>);
+
 /// All that is told of a text.
 #[derive(Debug, PartialEq)]
 struct Told {
     tokens: Vec<u32>,
     finish: Finish,
     text: String,
-    /// Id, bits of its log-probability, the likeliest in its place.
-    details: Vec<(u32, Option<u32>, Vec<(u32, u32)>)>,
+    /// Of its tokens.
+    details: Vec<TokenTold>,
 }
 
 fn told(scheduler: &mut Scheduler<Cpu>, job: Job) -> Told {

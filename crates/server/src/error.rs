@@ -119,10 +119,9 @@ impl From<SamplingError> for ApiError {
             SamplingError::BiasToken { .. } | SamplingError::NothingLeft { .. } => {
                 Self::field("logit_bias", message)
             }
-            SamplingError::NonFinite { .. } => Self {
-                code: Some("non_finite_logits"),
-                ..Self::new(ErrorKind::Internal, message)
-            },
+            SamplingError::NonFinite { .. } => {
+                Self { code: Some("non_finite_logits"), ..Self::new(ErrorKind::Internal, message) }
+            }
         }
     }
 }

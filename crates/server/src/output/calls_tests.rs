@@ -54,7 +54,8 @@ fn write(parameters: &[(&str, &str)]) -> String {
 
 #[test]
 fn fault_086_a_call_is_the_same_for_every_cut() {
-    let source = write(&[("path", "a/b.txt"), ("lines", "12"), ("force", "true"), ("tags", "[1, \"x\"]")]);
+    let source =
+        write(&[("path", "a/b.txt"), ("lines", "12"), ("force", "true"), ("tags", "[1, \"x\"]")]);
     let arguments = r#"{"path":"a/b.txt","lines":12,"force":true,"tags":[1, "x"]}"#;
     assert_eq!(all_cuts(&source), call("write", arguments));
     let expected = [vec![text("Let me see.")], call("write", arguments).to_vec()].concat();
@@ -77,7 +78,14 @@ fn parallel_calls_and_calls_without_arguments() {
 
 #[test]
 fn fault_088_values_have_the_types_of_the_schema() {
-    let source = write(&[("path", "null"), ("content", "12"), ("lines", "12"), ("mode", "null"), ("new", "[1]"), ("more", "a b")]);
+    let source = write(&[
+        ("path", "null"),
+        ("content", "12"),
+        ("lines", "12"),
+        ("mode", "null"),
+        ("new", "[1]"),
+        ("more", "a b"),
+    ]);
     let arguments =
         r#"{"path":"null","content":"12","lines":12,"mode":null,"new":[1],"more":"a b"}"#;
     assert_eq!(all_cuts(&source), call("write", arguments));
@@ -133,10 +141,22 @@ fn odd_calls_are_read_as_well_as_they_can_be() {
     let arguments = |text: &str| Piece::Arguments(text.to_owned());
     // Blanks are left out or added, ends are forgotten, keys come twice.
     let cases = [
-        ("<tool_call><function=write><parameter=path>x</parameter></function></tool_call>", r#"{"path":"x"}"#),
-        ("<tool_call> <function= write > junk <parameter= path >\nx\n</parameter>\n\n </function>", r#"{"path":"x"}"#),
-        ("<tool_call>\n<function=write>\n<parameter=path>\nx\n</parameter>\n</tool_call>", r#"{"path":"x"}"#),
-        ("<tool_call>\n<function=write>\n<parameter=path>\nx\n</parameter>\n<parameter=path>\ny\n</parameter>\n</function>", r#"{"path":"x"}"#),
+        (
+            "<tool_call><function=write><parameter=path>x</parameter></function></tool_call>",
+            r#"{"path":"x"}"#,
+        ),
+        (
+            "<tool_call> <function= write > junk <parameter= path >\nx\n</parameter>\n\n </function>",
+            r#"{"path":"x"}"#,
+        ),
+        (
+            "<tool_call>\n<function=write>\n<parameter=path>\nx\n</parameter>\n</tool_call>",
+            r#"{"path":"x"}"#,
+        ),
+        (
+            "<tool_call>\n<function=write>\n<parameter=path>\nx\n</parameter>\n<parameter=path>\ny\n</parameter>\n</function>",
+            r#"{"path":"x"}"#,
+        ),
         ("<tool_call>\n<function=write>\n<parameter=a<b>\n</function>", "{}"),
     ];
     for (source, expected) in cases {

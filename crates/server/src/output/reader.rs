@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub struct ReaderSettings {
     /// The model's tokenizer.
     pub tokenizer: Tokenizer,
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
     /// Whether the prompt ends inside thinking; `None` if text is not split at all.
     pub thinking: Option<Thinking>,
     /// Functions that may be called; `None` if calls are text.
@@ -111,7 +113,7 @@ impl Reader {
             }
         }
         let usage = Usage {
-            prompt: summary.reused + summary.prefilled,
+            prompt: self.settings.prompt_tokens,
             cached: summary.reused,
             completion: summary.tokens.len(),
             reasoning: self.reasoning_tokens,
@@ -159,7 +161,8 @@ impl Reader {
             match piece {
                 Piece::Text(text) => self.content(text, out),
                 Piece::Begin(name) => {
-                    let (index, id) = (self.begun, format!("{}{}", self.settings.call_prefix, self.begun));
+                    let (index, id) =
+                        (self.begun, format!("{}{}", self.settings.call_prefix, self.begun));
                     self.begun += 1;
                     out.push(Output::CallBegin { index, id, name });
                 }
