@@ -131,14 +131,17 @@ where
 
     stop.wait(Wanted::Drain).await;
     tracing::info!("shutting down: no new connections, requests have {drain:?} to end");
+    let mut all_ended = false;
     tokio::select! {
-        _ = &mut serving => {}
+        _ = &mut serving => all_ended = true,
         () = tokio::time::sleep(drain) => tracing::warn!("requests that still run are broken off"),
         () = stop.wait(Wanted::Now) => {}
     }
     worker.stop();
     if stop.wanted() != Wanted::Now {
-        let _ = tokio::time::timeout(LAST_WORDS, serving).await;
+        if !all_ended {
+            let _ = tokio::time::timeout(LAST_WORDS, serving).await;
+        }
         let joined = tokio::task::spawn_blocking(move || drop(thread.join()));
         let _ = tokio::time::timeout(LAST_WORDS, joined).await;
     }

@@ -31,16 +31,19 @@ pub(crate) struct Setup {
     pub(crate) slots: usize,
     pub(crate) queue: usize,
     pub(crate) config: ServerConfig,
-    /// Makes the engine's logits unusable from some token on.
+    /// The model.
     pub(crate) file: PathBuf,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let file = root.join("models/sample/sample.gguf");
-        Self { slots: 4, queue: 32, config: ServerConfig::local(0), file }
+        Self { slots: 4, queue: 32, config: ServerConfig::local(0), file: sample() }
     }
+}
+
+/// The sample model's file.
+pub(crate) fn sample() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../models/sample/sample.gguf")
 }
 
 /// One that all tests share that leave nothing behind.
@@ -212,7 +215,8 @@ impl Drop for Server {
         self.stopper.ask();
         self.stopper.ask();
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "the server panicked");
         }
     }
 }

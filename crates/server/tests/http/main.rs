@@ -7,4 +7,5 @@ mod common;
 mod completions;
 mod gone;
 mod limits;
+mod non_finite;
 mod refused;
