@@ -175,3 +175,7 @@ impl Reader {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "reader_tests.rs"]
+mod tests;
