@@ -46,19 +46,18 @@ impl Stopper {
     pub fn on_signals(self) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("signals".to_owned());
+        // Before anything else is done: a signal must not come too early.
+        let mut signals = {
+            let _within = runtime.enter();
+            Signals::new()?
+        };
         let wait = async move {
-            let mut signals = Signals::new()?;
             loop {
                 signals.next().await;
                 self.ask();
             }
         };
-        thread.spawn(move || {
-            let ended: io::Result<()> = runtime.block_on(wait);
-            if let Err(error) = ended {
-                tracing::warn!("Ctrl-C will end the server at once: {error}");
-            }
-        })?;
+        thread.spawn(move || runtime.block_on(wait))?;
         Ok(())
     }
 }
