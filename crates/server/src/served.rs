@@ -35,8 +35,8 @@ impl ServedModel {
             return Ok(());
         }
         let message = format!(
-            "the model {name:?} is not served here; {:?} is. Leave the field model out, or give the \
-             model another name with --alias",
+            "the model {name:?} is not served here; {:?} is. Leave the field model out, or give \
+             the model another name with --alias",
             self.name
         );
         Err(ApiError {

@@ -145,7 +145,7 @@ mod tests {
             json!({"role": "developer", "content": "Be brief."}),
             json!({"role": "user", "content": [{"type": "text", "text": "a"}], "name": "x"}),
             json!({"role": "assistant", "content": null, "refusal": null, "tool_calls": [
-                {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}},
+                {"id": "c", "function": {"name": "f", "arguments": "{\"a\": 1}"}},
                 {"id": "d", "type": "function", "function": {"name": "g", "arguments": ""}},
             ]}),
             json!({"role": "tool", "tool_call_id": "c", "content": "result"}),

@@ -146,7 +146,7 @@ fn odd_calls_are_read_as_well_as_they_can_be() {
             r#"{"path":"x"}"#,
         ),
         (
-            "<tool_call> <function= write > junk <parameter= path >\nx\n</parameter>\n\n </function>",
+            "<tool_call> <function= write > junk <parameter= path >\nx\n</parameter>\n </function>",
             r#"{"path":"x"}"#,
         ),
         (
@@ -154,7 +154,8 @@ fn odd_calls_are_read_as_well_as_they_can_be() {
             r#"{"path":"x"}"#,
         ),
         (
-            "<tool_call>\n<function=write>\n<parameter=path>\nx\n</parameter>\n<parameter=path>\ny\n</parameter>\n</function>",
+            "<tool_call>\n<function=write>\n<parameter=path>\nx\n</parameter>\n<parameter=path>\ny\n\
+             </parameter>\n</function>",
             r#"{"path":"x"}"#,
         ),
         ("<tool_call>\n<function=write>\n<parameter=a<b>\n</function>", "{}"),

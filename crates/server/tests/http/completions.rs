@@ -53,7 +53,8 @@ fn streamed_and_whole_answers_are_the_same() {
         json!({"max_tokens": 30, "temperature": 0}),
         json!({"max_tokens": 20, "n": 2, "top_k": 5, "min_p": 0.05}),
         json!({"max_tokens": 20, "logprobs": 2}),
-        json!({"max_tokens": 20, "presence_penalty": 0.5, "frequency_penalty": 0.5, "repetition_penalty": 1.2}),
+        json!({"max_tokens": 20, "presence_penalty": 0.5, "frequency_penalty": 0.5,
+            "repetition_penalty": 1.2}),
         json!({"max_tokens": 20, "echo": true}),
         json!({"max_tokens": 30, "stop": "."}),
     ] {

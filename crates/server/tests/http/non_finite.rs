@@ -1,4 +1,5 @@
-//! A model that gives logits which are no numbers: an error for whoever meets them, for nobody else.
+//! A model that gives logits which are no numbers: an error for whoever meets them, and for nobody
+//! else.
 
 use crate::common::*;
 use gguf::Gguf;

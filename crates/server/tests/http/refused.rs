@@ -76,7 +76,8 @@ fn fields_that_would_change_the_answer_are_named() {
         }
     }
     let harmless = json!({"max_tokens": 1, "user": "me", "metadata": {"a": "b"}, "store": false,
-        "service_tier": "auto", "model": "sample", "top_logprobs": null, "parallel_tool_calls": true});
+        "service_tier": "auto", "model": "sample", "top_logprobs": null,
+        "parallel_tool_calls": true});
     shared().whole(CHAT, &chat("Hello!", harmless));
     let other = json!({"max_tokens": 1, "model": "org/other"});
     assert_eq!(shared().whole(CHAT, &chat("Hello!", other))["model"], "sample");

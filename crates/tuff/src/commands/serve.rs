@@ -26,7 +26,7 @@ Examples:
   tuff serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt
   tuff serve --config server.toml --port 0          options from a file, and any free port
 
-  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}'
+  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once upon a time\"}'
 
 The sampling options are for requests that set none of their own. A config file is TOML with the
 options' long names, as in port = 8080 or alias = [\"a\", \"b\"]; the command line wins. Endpoints and
