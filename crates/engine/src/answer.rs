@@ -2,6 +2,7 @@
 //! windows, for one text or for many at once, is not its business.
 
 use crate::generate::{Event, Finish, Request};
+use crate::rules::{Detail, Drawing, LoopWatch, Rules, TokenLogProbs};
 use crate::sampling::{Context, SamplingError, SamplingParams};
 use crate::speculation::verify::{Trial, Verdict, judge};
 use crate::speculation::{Ask, Drafts, MAX_DEPTH, Proposer, Round, SpecStats, Text};
@@ -24,6 +25,10 @@ pub(crate) struct Answer {
     context: usize,
     /// Generated tokens; the last one was drawn and not fed yet.
     tokens: Vec<u32>,
+    rules: Rules,
+    loops: LoopWatch,
+    /// What is to be told of the round's tokens.
+    details: Vec<TokenLogProbs>,
     decoder: StreamDecoder,
     stops: StopMatcher,
     stats: SpecStats,
@@ -61,10 +66,25 @@ impl Answer {
             max_tokens: request.max_tokens,
             context,
             tokens: Vec::new(),
+            rules: Rules::default(),
+            loops: LoopWatch::new(0),
+            details: Vec::new(),
             decoder: tokenizer.stream(SkipSpecial::Yes),
             stops: StopMatcher::new(request.stop.iter().cloned()),
             stats: SpecStats::default(),
         }
+    }
+
+    /// Makes the text keep to `rules`.
+    pub(crate) fn with_rules(mut self, rules: Rules) -> Self {
+        self.loops = LoopWatch::new(rules.loop_tokens);
+        self.rules = rules;
+        self
+    }
+
+    /// Tokens drawn so far.
+    pub(crate) fn drawn(&self) -> usize {
+        self.tokens.len()
     }
 
     /// What was given.
@@ -137,9 +157,14 @@ impl Answer {
         sink: &mut Sink<'_>,
     ) -> Result<Option<Finish>, SamplingError> {
         let context = Context { prompt: &self.prompt, output: &[] };
-        let first = self.sampling.sample(logits, &context, self.prompt.len())?;
+        let drawing = Drawing {
+            sampling: &self.sampling,
+            rules: &self.rules,
+            end_tokens: tokenizer.stop_ids(),
+        };
+        let first = drawing.draw(logits, &context, &mut self.details)?;
         self.tokens.push(first);
-        let end = self.take(0, tokenizer, sink);
+        let end = self.take((0, 0), tokenizer, sink);
         Ok(end.map(|end| self.end(end, sink)))
     }
 
@@ -152,14 +177,16 @@ impl Answer {
         sink: &mut Sink<'_>,
     ) -> Outcome {
         let first = self.tokens.len();
-        let Self { prompt, tokens, sampling, .. } = self;
-        let trial = Trial { prompt, output: tokens, sampling };
+        let Self { prompt, tokens, sampling, rules, details, .. } = self;
+        details.clear();
+        let drawing = Drawing { sampling, rules, end_tokens: tokenizer.stop_ids() };
+        let trial = Trial { prompt, output: tokens, drawing, details };
         let Verdict { drawn, accepted, error } =
             judge(rows, trial, &drafts.tokens, |token| tokenizer.is_eog(token));
         let fed = drawn + usize::from(error.is_some());
         let mut outcome = Outcome { fed, end: None, error, accepted, first };
         for at in first..first + drawn {
-            if let Some(end) = self.take(at, tokenizer, sink) {
+            if let Some(end) = self.take((at, at - first), tokenizer, sink) {
                 // What was drawn behind the end never was.
                 self.tokens.truncate(at + 1);
                 (outcome.fed, outcome.error) = (at + 1 - first, None);
@@ -197,15 +224,30 @@ impl Answer {
         sink(Event::Note(&note)).is_break().then_some(Finish::Cancelled)
     }
 
-    /// Shows the token at index `at`; the reason to end there, if it is one.
-    fn take(&mut self, at: usize, tokenizer: &Tokenizer, sink: &mut Sink<'_>) -> Option<End> {
+    /// Shows the token at index `at`, which is number `row` of its round; the reason to end there,
+    /// if it is one.
+    fn take(
+        &mut self,
+        (at, row): (usize, usize),
+        tokenizer: &Tokenizer,
+        sink: &mut Sink<'_>,
+    ) -> Option<End> {
         let token = self.tokens[at];
         if tokenizer.is_eog(token) {
             return Some(End::Complete(Finish::EndOfText(token)));
         }
+        if self.rules.detail != Detail::Text {
+            let event = Event::Token { id: token, log_probs: self.details.get(row) };
+            if sink(event).is_break() {
+                return Some(End::Cut(Finish::Cancelled));
+            }
+        }
         let piece = self.decoder.push(token).unwrap_or_default();
         if let Some(finish) = self.show(&piece, sink) {
             return Some(End::Cut(finish));
+        }
+        if self.loops.push(token) {
+            return Some(End::Complete(Finish::Repetition));
         }
         if self.max_tokens.is_some_and(|max| at + 1 >= max) {
             return Some(End::Complete(Finish::Length));

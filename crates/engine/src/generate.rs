@@ -3,6 +3,7 @@
 
 use crate::answer::{Answer, Sink};
 use crate::cache::{Keep, Mark, Recalled};
+use crate::rules::TokenLogProbs;
 use crate::sampling::SamplingParams;
 use crate::speculation::{Proposer, SpecStats};
 use crate::{Engine, Error, Feed, Want};
@@ -25,7 +26,7 @@ pub struct Request<'a> {
 }
 
 /// What happens while generating.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
     /// A part of the prompt has been computed.
     Prompt {
@@ -33,6 +34,14 @@ pub enum Event<'a> {
         done: usize,
         /// All of them.
         total: usize,
+    },
+    /// The next token, if it was asked for; whatever text it makes certain follows. Tokens that end
+    /// the text are not told.
+    Token {
+        /// The token.
+        id: u32,
+        /// How likely it was, if that was asked for.
+        log_probs: Option<&'a TokenLogProbs>,
     },
     /// The next piece of text; whole characters.
     Text(&'a str),
@@ -51,6 +60,8 @@ pub enum Finish {
     Length,
     /// The context is full.
     ContextFull,
+    /// The text went round in a circle, see [`crate::Rules::loop_tokens`].
+    Repetition,
     /// The caller asked to stop.
     Cancelled,
 }

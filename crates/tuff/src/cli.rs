@@ -5,7 +5,7 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::{
     audit, bench, chat, conversations, convert, detokenize, draft_vocab, inspect, kld, logits,
-    parity, render, requant, routes, run, tokenize,
+    parity, render, requant, routes, run, serve, tokenize,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Run(Box<run::Args>),
     /// Talk to a model, turn by turn.
     Chat(Box<chat::Args>),
+    /// Serve a model over HTTP, with OpenAI's endpoints.
+    Serve(Box<serve::Args>),
     /// List or delete the conversations that have a name.
     Conversations(conversations::Args),
     /// Show what is in a model file, check it, or dump one of its tensors.
@@ -89,6 +91,7 @@ impl Command {
         match self {
             Command::Run(args) => args.quiet,
             Command::Chat(args) => args.quiet,
+            Command::Serve(args) => args.quiet,
             Command::Logits(args) => args.quiet,
             Command::DraftVocab(args) => args.is_quiet(),
             Command::Convert(args) => args.write.quiet,

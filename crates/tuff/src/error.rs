@@ -71,6 +71,9 @@ pub(crate) enum Error {
     /// A folder could not be made a model file.
     #[error(transparent)]
     Convert(#[from] lab::convert::Error),
+    /// The server cannot start.
+    #[error(transparent)]
+    Serve(#[from] server::ServeError),
     /// Text or ids cannot be converted.
     #[error(transparent)]
     Tokenizer(TokenizerError),
@@ -147,6 +150,8 @@ impl Error {
             Error::File { .. } | Error::Output(_) | Error::Input(_) | Error::NoModel { .. } => 1,
             Error::TextChanged { .. } | Error::Parity { .. } => 1,
             Error::Gguf(source) => gguf_exit_code(source),
+            Error::Serve(server::ServeError::PublicWithoutKey { .. }) => 4,
+            Error::Serve(_) => 1,
             Error::Model { .. } | Error::Unusable { .. } => 3,
             Error::Engine(source) => engine_exit_code(source),
             Error::Transform(source) => transform_exit_code(source),

@@ -10,6 +10,7 @@ mod args;
 mod cli;
 mod columns;
 mod commands;
+mod config_file;
 mod conversations;
 mod draft_vocab_file;
 mod error;
@@ -30,13 +31,14 @@ mod units;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 #[global_allocator]
 static ALLOCATOR: cpu::LineAllocator = cpu::LineAllocator;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = match config_file::parse(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(error) => return error.report(),
+    };
     logging::start(cli.verbose, cli.command.is_quiet());
     match commands::run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,

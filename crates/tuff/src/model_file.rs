@@ -82,6 +82,14 @@ impl ModelFile {
         self.gguf.metadata().get("tokenizer.ggml.tokens").is_some()
     }
 
+    /// True if the file has a chat template.
+    ///
+    /// # Errors
+    /// [`Error::Gguf`] if it is no text.
+    pub(crate) fn has_template(&self) -> Result<bool, Error> {
+        Ok(self.gguf.metadata().get_str(TEMPLATE_KEY)?.is_some())
+    }
+
     /// The chat template.
     ///
     /// # Errors

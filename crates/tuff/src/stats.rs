@@ -32,6 +32,7 @@ pub(crate) fn finish(finish: &Finish, tokenizer: &Tokenizer) -> String {
         Finish::StopString(stop) => format!("ended at the stop text {stop:?}"),
         Finish::Length => "ended at the token limit (-n)".to_owned(),
         Finish::ContextFull => "ended because the context is full (--ctx)".to_owned(),
+        Finish::Repetition => "ended because it went round in a circle".to_owned(),
         Finish::Cancelled => "interrupted".to_owned(),
     }
 }

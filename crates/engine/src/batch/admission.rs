@@ -68,7 +68,8 @@ impl<B: Backend> Scheduler<B> {
             sampling: job.sampling,
             stop: job.stop,
         };
-        let answer = Answer::new(&request, &self.tokenizer, self.most_tokens());
+        let answer =
+            Answer::new(&request, &self.tokenizer, self.most_tokens()).with_rules(job.rules);
         let known = self.idle[slot].drafter.take().filter(|known| known.mode() == job.drafts);
         let drafter = known.unwrap_or_else(|| Drafter::new(job.drafts, &self.engine));
         let mut prefill = Prefill::default();

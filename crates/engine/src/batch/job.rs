@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::cache::Mark;
 use crate::speculation::{Drafter, Drafts, SpecMode, SpecStats};
-use crate::{Error, Event, Finish, SamplingParams};
+use crate::{Error, Event, Finish, Rules, SamplingParams};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ pub struct Job {
     pub sampling: SamplingParams,
     /// Strings that end the text; they are not part of it.
     pub stop: Vec<String>,
+    /// What else the text keeps to, and what is told of its tokens.
+    pub rules: Rules,
     /// Who drafts. Changes speed, never text.
     pub drafts: SpecMode,
     /// Positions in the prompt at which a message ends, rising: where other texts may go on from,

@@ -12,8 +12,10 @@ mod prefixes;
 mod rounds;
 mod scheduler;
 mod totals;
+mod view;
 
 pub use job::{Job, JobEvent, JobId, JobSummary};
 pub use limits::{Limits, Refused};
 pub use scheduler::{JobSink, Scheduler};
 pub use totals::Totals;
+pub use view::SlotView;

@@ -173,7 +173,7 @@ impl SamplingParams {
     }
 }
 
-fn check_finite(logits: &[f32], position: usize) -> Result<(), SamplingError> {
+pub(crate) fn check_finite(logits: &[f32], position: usize) -> Result<(), SamplingError> {
     // Without a way out in the middle, so that a compiler makes vectors of it.
     let (mut bad, mut any) = (false, false);
     for &x in logits {

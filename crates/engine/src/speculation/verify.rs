@@ -1,6 +1,7 @@
 //! The sequence's own word on drafts: its draws from the window's logits.
 
-use crate::{Context, SamplingError, SamplingParams};
+use crate::rules::{Drawing, TokenLogProbs};
+use crate::{Context, SamplingError};
 
 /// The sequence whose drafts are verified.
 pub(crate) struct Trial<'a> {
@@ -8,7 +9,9 @@ pub(crate) struct Trial<'a> {
     /// What was generated; the last token was drawn and not fed yet. The round's draws are
     /// appended.
     pub(crate) output: &'a mut Vec<u32>,
-    pub(crate) sampling: &'a SamplingParams,
+    pub(crate) drawing: Drawing<'a>,
+    /// What is to be told of the draws.
+    pub(crate) details: &'a mut Vec<TokenLogProbs>,
 }
 
 /// What a round came to; its draws are the last `drawn` tokens of the output.
@@ -27,14 +30,13 @@ pub(crate) struct Verdict {
 /// follows it.
 pub(crate) fn judge<'l>(
     rows: impl Iterator<Item = &'l mut [f32]>,
-    Trial { prompt, output, sampling }: Trial<'_>,
+    Trial { prompt, output, drawing, details }: Trial<'_>,
     drafts: &[u32],
     is_last: impl Fn(u32) -> bool,
 ) -> Verdict {
     let mut verdict = Verdict { drawn: 0, accepted: 0, error: None };
     for (row, logits) in rows.enumerate() {
-        let position = prompt.len() + output.len();
-        match sampling.sample(logits, &Context { prompt, output }, position) {
+        match drawing.draw(logits, &Context { prompt, output }, details) {
             Ok(token) => {
                 output.push(token);
                 verdict.drawn += 1;

@@ -75,6 +75,12 @@ impl ThinkingSplitter {
         self.state
     }
 
+    /// Bytes that wait for what follows: they may begin a tag.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.held.len()
+    }
+
     /// Takes the next piece of text.
     pub fn push(&mut self, text: &str) -> Split {
         let mut split = Split::default();

@@ -5,6 +5,7 @@ mod engine;
 mod formats;
 mod model;
 mod sampling;
+mod server;
 mod speculation;
 mod text;
 
@@ -12,5 +13,6 @@ pub(crate) use engine::{Chosen, DeviceArgs, EngineArgs, MAX_THREADS, OtherDevice
 pub(crate) use formats::{FormatArgs, WriteArgs, format_lists};
 pub(crate) use model::ModelArg;
 pub(crate) use sampling::{SamplingArgs, advised};
+pub(crate) use server::ServerArgs;
 pub(crate) use speculation::{BlockArgs, Drafting, SpecArgs, uses_block, wants_block};
 pub(crate) use text::{TextArgs, read_file, read_stdin};

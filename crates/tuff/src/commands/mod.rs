@@ -15,6 +15,7 @@ pub(crate) mod render;
 pub(crate) mod requant;
 pub(crate) mod routes;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod tokenize;
 
 use crate::cli::Command;
@@ -28,6 +29,7 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Chat(args) => chat::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Conversations(args) => conversations::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),

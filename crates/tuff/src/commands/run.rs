@@ -140,6 +140,7 @@ impl Stream {
                 self.progress.set(done as u64, total as u64);
             }
             Event::Prompt { .. } => self.progress.clear(),
+            Event::Token { .. } => {}
             Event::Note(note) => tracing::warn!("{note}"),
             Event::Text(text) => {
                 if let Err(error) = self.out.text(text) {

@@ -64,6 +64,7 @@ impl Answer {
                 self.progress.set(done as u64, total as u64);
             }
             Event::Prompt { .. } => self.progress.clear(),
+            Event::Token { .. } => {}
             Event::Note(note) => tracing::warn!("{note}"),
             Event::Text(text) => {
                 let split = self.splitter.push(text);

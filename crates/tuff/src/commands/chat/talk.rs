@@ -250,7 +250,7 @@ impl Talk {
         let end = stats::finish(&summary.finish, &self.conversation.tokenizer);
         match summary.finish {
             Finish::Cancelled => note("(stopped)"),
-            Finish::Length | Finish::ContextFull => note(&format!("({end})")),
+            Finish::Length | Finish::ContextFull | Finish::Repetition => note(&format!("({end})")),
             Finish::EndOfText(_) | Finish::StopString(_) if empty => {
                 note(&format!("(the answer is empty: {end})"));
             }

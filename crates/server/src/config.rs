@@ -1,0 +1,105 @@
+//! How the server is set.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Settings of the server.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Where it listens; port 0 is any that is free.
+    pub address: SocketAddr,
+    /// Whether anybody may be let in without a key from other machines.
+    pub public: Public,
+    /// Who is let in.
+    pub access: Access,
+    /// What a request may ask for.
+    pub limits: RequestLimits,
+    /// Who drafts.
+    pub drafts: engine::speculation::SpecMode,
+    /// Tokens of a circle at which an answer ends, unless a request says otherwise; 0 is never.
+    pub loop_tokens: usize,
+    /// How long requests may go on after the server was asked to stop.
+    pub drain: Duration,
+}
+
+/// Whether a server that asks for no key may listen where other machines reach it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Public {
+    /// No.
+    #[default]
+    WithKey,
+    /// Yes: whoever set this knows why.
+    Insecure,
+}
+
+/// Who is let in.
+#[derive(Clone, Default)]
+pub struct Access {
+    /// Keys, one of which a request must bear; without any, none is asked for.
+    pub keys: Vec<String>,
+    /// Origins of pages that may use the server beside its own, as in `https://example.org`; `*`
+    /// is all.
+    pub origins: Vec<String>,
+}
+
+/// Keys are not for logs.
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { keys, origins } = self;
+        f.debug_struct("Access").field("keys", &keys.len()).field("origins", origins).finish()
+    }
+}
+
+/// What a request may ask for, beside what the engine itself limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestLimits {
+    /// Bytes of a body.
+    pub body_bytes: usize,
+    /// Time for a body to come.
+    pub body_time: Duration,
+    /// Messages of a conversation.
+    pub messages: usize,
+    /// Functions that may be called.
+    pub tools: usize,
+    /// Answers to one request.
+    pub choices: usize,
+    /// Stop strings.
+    pub stops: usize,
+    /// Bytes of a stop string.
+    pub stop_bytes: usize,
+    /// Tokens with a bias.
+    pub biases: usize,
+    /// Likeliest tokens in each place.
+    pub log_probs: usize,
+}
+
+impl Default for RequestLimits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 16 << 20,
+            body_time: Duration::from_secs(60),
+            messages: 4096,
+            tools: 512,
+            choices: 16,
+            stops: 16,
+            stop_bytes: 1024,
+            biases: 1024,
+            log_probs: 20,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// On this machine only, for everybody on it.
+    pub fn local(port: u16) -> Self {
+        Self {
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
+            public: Public::default(),
+            access: Access::default(),
+            limits: RequestLimits::default(),
+            drafts: engine::speculation::SpecMode::default(),
+            loop_tokens: 1024,
+            drain: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! HTTP on the engine.
+//!
+//! The way of a request: a wire format (`openai`) reads it into a [`request::Generate`], which
+//! knows of no wire format; `prepare` makes jobs of it; the `worker` thread owns the engine, runs
+//! them beside all others and reads their text into [`output::Output`] events; `wire` hands these
+//! back to the format, one by one or as a whole. A new wire format is a reader, an implementation
+//! of `wire::Wire`, and a route.
+#![forbid(unsafe_code)]
+
+mod body;
+mod config;
+mod error;
+mod fields;
+mod guard;
+mod metrics;
+mod openai;
+mod outbox;
+pub mod output;
+mod prepare;
+pub mod request;
+mod routes;
+mod served;
+mod server;
+mod service;
+mod status;
+mod stop;
+mod wire;
+mod worker;
+
+pub use config::{Access, Public, RequestLimits, ServerConfig};
+pub use error::{ApiError, ErrorKind};
+pub use served::ServedModel;
+pub use server::{ServeError, check, serve};
+pub use stop::{StopSignal, Stopper, stopper};

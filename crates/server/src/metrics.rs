@@ -1,0 +1,95 @@
+//! `/metrics`, in the text format of Prometheus.
+
+use crate::status::Status;
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, IntCounterVec, Opts, Registry, TextEncoder, core::Collector,
+};
+use std::fmt::Write;
+use std::time::Instant;
+
+/// Bounds of times in seconds.
+const SECONDS: [f64; 12] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
+
+/// What is counted about requests. The engine counts for itself.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    first_token: Histogram,
+    answers: Histogram,
+}
+
+impl Metrics {
+    /// # Errors
+    /// If a name is malformed, which none is.
+    pub(crate) fn new() -> Result<Self, prometheus::Error> {
+        let requests = Opts::new("tuff_http_requests_total", "Requests by path and status code.");
+        let requests = IntCounterVec::new(requests, &["path", "status"])?;
+        let seconds = |name: &str, help: &str| {
+            Histogram::with_opts(HistogramOpts::new(name, help).buckets(SECONDS.to_vec()))
+        };
+        let first_token = seconds(
+            "tuff_first_event_seconds",
+            "Time from a request to the first event of its answer.",
+        )?;
+        let answers = seconds("tuff_answer_seconds", "Time from a request to its whole answer.")?;
+        let registry = Registry::new();
+        let all: [Box<dyn Collector>; 3] =
+            [Box::new(requests.clone()), Box::new(first_token.clone()), Box::new(answers.clone())];
+        for collector in all {
+            registry.register(collector)?;
+        }
+        Ok(Self { registry, requests, first_token, answers })
+    }
+
+    /// A request was answered with this status code. The path is that of the route: what clients
+    /// make up must not become a label.
+    pub(crate) fn request(&self, path: &str, status: u16) {
+        self.requests.with_label_values(&[path, &status.to_string()]).inc();
+    }
+
+    pub(crate) fn first_event(&self, started: Instant) {
+        self.first_token.observe(started.elapsed().as_secs_f64());
+    }
+
+    pub(crate) fn answered(&self, started: Instant) {
+        self.answers.observe(started.elapsed().as_secs_f64());
+    }
+
+    /// Everything, with what the engine counts.
+    pub(crate) fn text(&self, status: &Status) -> String {
+        let mut bytes = Vec::new();
+        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut bytes);
+        let mut text = String::from_utf8_lossy(&bytes).into_owned();
+        for (name, kind, help, value) in engine_values(status) {
+            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n");
+        }
+        text
+    }
+}
+
+fn engine_values(status: &Status) -> Vec<(&'static str, &'static str, &'static str, f64)> {
+    let totals = &status.totals;
+    let (used, budget, states) = status.cache.unwrap_or_default();
+    let counter = |name, help, value: u64| (name, "counter", help, value as f64);
+    let gauge = |name, help, value: f64| (name, "gauge", help, value);
+    vec![
+        gauge("tuff_slots", "Slots.", status.slots.len() as f64),
+        gauge("tuff_requests_live", "Requests that have a slot.", status.live() as f64),
+        gauge("tuff_requests_waiting", "Requests that wait for one.", status.waiting as f64),
+        counter("tuff_requests_ended_total", "Requests that ended.", totals.ended),
+        counter("tuff_requests_refused_total", "Requests that were refused.", totals.refused),
+        counter("tuff_steps_total", "Windows.", totals.steps),
+        counter("tuff_prompt_tokens_total", "Tokens of prompts computed.", totals.prefilled),
+        counter("tuff_prompt_tokens_reused_total", "Tokens of prompts reused.", totals.reused),
+        counter("tuff_generated_tokens_total", "Tokens drawn.", totals.generated),
+        counter("tuff_drafted_tokens_total", "Drafts verified.", totals.drafted),
+        counter("tuff_accepted_tokens_total", "Drafts accepted.", totals.accepted),
+        gauge("tuff_generated_tokens_per_second", "Speed lately.", status.generated_per_second),
+        gauge("tuff_prompt_tokens_per_second", "Speed lately.", status.prefilled_per_second),
+        gauge("tuff_kv_bytes", "Keys and values in slots.", status.kv_bytes as f64),
+        gauge("tuff_prompt_cache_bytes", "Bytes in the prompt cache.", used as f64),
+        gauge("tuff_prompt_cache_budget_bytes", "Bytes that it may have.", budget as f64),
+        gauge("tuff_prompt_cache_states", "States saved in it.", states as f64),
+    ]
+}

@@ -1,0 +1,118 @@
+//! `/v1/chat/completions`: the request.
+
+use super::common::{self, Delivery};
+use super::{messages, tools};
+use crate::ApiError;
+use crate::fields::{Fields, wrong_kind};
+use crate::request::{Chat, Effort, Format, Generate, Prompt, ToolChoice};
+use crate::service::Service;
+use serde_json::{Map, Value};
+
+/// Variables of a template that are not for requests to set.
+const OWN_VARIABLES: [&str; 3] = ["messages", "tools", "add_generation_prompt"];
+
+/// Reads a request.
+pub(super) fn read(
+    mut fields: Fields,
+    service: &Service,
+) -> Result<(Generate, Delivery), ApiError> {
+    common::model(&mut fields, service)?;
+    let delivery = common::delivery(&mut fields)?;
+    let limits = &service.limits;
+    let choices = common::choices(&mut fields, limits)?;
+    let sampling = common::sampling(&mut fields, service)?;
+    let stop = common::stop(&mut fields, limits)?;
+    let log_probs = log_probs(&mut fields, limits.log_probs)?;
+    let max_tokens = fields.count("max_completion_tokens", usize::MAX)?;
+    let max_tokens = max_tokens.or(fields.count("max_tokens", usize::MAX)?);
+    let generate = Generate {
+        choices,
+        max_tokens,
+        min_tokens: fields.count("min_tokens", service.context)?.unwrap_or(0),
+        sampling,
+        stop,
+        log_probs,
+        reasoning_budget: fields.count("reasoning_budget", usize::MAX)?,
+        loop_tokens: fields.count("repetition_stop", usize::MAX)?,
+        format: format(&mut fields)?,
+        echo: false,
+        prompt: Prompt::Chat(chat(&mut fields, service)?),
+    };
+    if fields.array("modalities")?.is_some_and(|kinds| kinds != [Value::from("text")]) {
+        return Err(ApiError::unsupported("modalities", "only text comes out of this model"));
+    }
+    common::finish(fields)?;
+    Ok((generate, delivery))
+}
+
+fn chat(fields: &mut Fields, service: &Service) -> Result<Chat, ApiError> {
+    let limits = &service.limits;
+    let messages = match fields.required("messages")? {
+        Value::Array(values) => messages::messages(values, limits.messages)?,
+        other => return Err(wrong_kind("messages", "an array", &other)),
+    };
+    let tools = tools::tools(fields.array("tools")?.unwrap_or_default(), limits.tools)?;
+    let tool_choice = tools::choice(fields.value("tool_choice"), &tools)?;
+    let tool_choice = if tools.is_empty() { ToolChoice::None } else { tool_choice };
+    Ok(Chat {
+        messages,
+        tools,
+        tool_choice,
+        parallel_calls: fields.boolean("parallel_tool_calls")?.unwrap_or(true),
+        effort: effort(fields)?,
+        variables: variables(fields)?,
+    })
+}
+
+fn effort(fields: &mut Fields) -> Result<Option<Effort>, ApiError> {
+    let Some(name) = fields.text("reasoning_effort")? else { return Ok(None) };
+    // The least that there is, where it is not to be none.
+    let name = if name == "minimal" { "low" } else { name.as_str() };
+    let found = Effort::NAMES.iter().find(|(known, _)| *known == name);
+    found.map(|(_, effort)| Some(*effort)).ok_or_else(|| {
+        let names: Vec<&str> = Effort::NAMES.iter().map(|(name, _)| *name).collect();
+        let message = format!("reasoning_effort must be minimal or one of {}", names.join(", "));
+        ApiError::field("reasoning_effort", message)
+    })
+}
+
+fn variables(fields: &mut Fields) -> Result<Map<String, Value>, ApiError> {
+    const NAME: &str = "chat_template_kwargs";
+    let variables = fields.object(NAME)?.unwrap_or_default();
+    match OWN_VARIABLES.iter().find(|name| variables.contains_key(**name)) {
+        Some(own) => {
+            let name = format!("{NAME}.{own}");
+            let message = format!("{name} is not for requests to set");
+            Err(ApiError::field(name, message))
+        }
+        None => Ok(variables),
+    }
+}
+
+/// `logprobs` says whether tokens are told, `top_logprobs` how many others in their places.
+fn log_probs(fields: &mut Fields, most: usize) -> Result<Option<usize>, ApiError> {
+    let wanted = fields.boolean("logprobs")?.unwrap_or(false);
+    match fields.count("top_logprobs", most)? {
+        Some(_) if !wanted => {
+            Err(ApiError::field("top_logprobs", "top_logprobs are only for logprobs: true"))
+        }
+        top => Ok(wanted.then(|| top.unwrap_or(0))),
+    }
+}
+
+/// What the answer must look like. The place where grammars come in.
+fn format(fields: &mut Fields) -> Result<Format, ApiError> {
+    const NAME: &str = "response_format";
+    let Some(value) = fields.value(NAME) else { return Ok(Format::Text) };
+    let mut format = Fields::of(value, NAME)?;
+    match format.text("type")?.as_deref() {
+        Some("text") => {
+            format.finish()?;
+            Ok(Format::Text)
+        }
+        _ => {
+            let message = "response_format.type must be text: other formats are not enforced here";
+            Err(ApiError::unsupported(NAME, message))
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Tools and tool choice as OpenAI writes them.
+
+use crate::ApiError;
+use crate::fields::{Fields, wrong_kind};
+use crate::request::{Tool, ToolChoice};
+use serde_json::{Value, json};
+
+/// Longest name of a function in bytes.
+const MAX_NAME: usize = 128;
+
+/// The functions of a request.
+pub(super) fn tools(values: Vec<Value>, most: usize) -> Result<Vec<Tool>, ApiError> {
+    if values.len() > most {
+        let message = format!("there are {} tools, at most {most} may be", values.len());
+        return Err(ApiError::field("tools", message));
+    }
+    let mut tools: Vec<Tool> = Vec::with_capacity(values.len());
+    for (number, value) in values.into_iter().enumerate() {
+        let tool = tool(value, &format!("tools[{number}]"))?;
+        if tools.iter().any(|other| other.name == tool.name) {
+            let message = format!("two tools are called {:?}", tool.name);
+            return Err(ApiError::field(format!("tools[{number}].function.name"), message));
+        }
+        tools.push(tool);
+    }
+    Ok(tools)
+}
+
+fn tool(definition: Value, name: &str) -> Result<Tool, ApiError> {
+    let mut fields = Fields::of(definition.clone(), name)?;
+    let kind = fields.text("type")?.unwrap_or_default();
+    if kind != "function" {
+        let kind: String = kind.chars().take(50).collect();
+        let message = format!("{name}.type is {kind:?}; only function is supported here");
+        return Err(ApiError::unsupported(&format!("{name}.type"), message));
+    }
+    let function_name = fields.name("function");
+    let mut function = Fields::of(fields.required("function")?, &function_name)?;
+    let called = function.text("name")?.unwrap_or_default();
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
+    if called.is_empty() || called.len() > MAX_NAME || !called.chars().all(allowed) {
+        let name = function.name("name");
+        let message =
+            format!("{name} must have 1 to {MAX_NAME} characters: letters, digits and _ - . : /");
+        return Err(ApiError::field(name, message));
+    }
+    function.text("description")?;
+    if function.boolean("strict")? == Some(true) {
+        let message = "strict schemas are not enforced here; leave strict out";
+        return Err(ApiError::unsupported(&function.name("strict"), message));
+    }
+    let parameters_name = function.name("parameters");
+    let parameters = function.value("parameters").unwrap_or_else(|| json!({}));
+    if !parameters.is_object() {
+        return Err(wrong_kind(&parameters_name, "an object", &parameters));
+    }
+    fields.ignore(&["cache_control"]);
+    function.finish()?;
+    fields.finish()?;
+    Ok(Tool { name: called, definition, parameters })
+}
+
+/// Whether functions are called.
+pub(super) fn choice(value: Option<Value>, tools: &[Tool]) -> Result<ToolChoice, ApiError> {
+    const NAME: &str = "tool_choice";
+    let choice = match value {
+        None => return Ok(ToolChoice::Auto),
+        Some(Value::String(word)) => match word.as_str() {
+            "none" => return Ok(ToolChoice::None),
+            "auto" => return Ok(ToolChoice::Auto),
+            "required" => ToolChoice::Required,
+            _ => {
+                let message = "tool_choice must be none, auto, required or a function";
+                return Err(ApiError::field(NAME, message));
+            }
+        },
+        Some(value) => {
+            let mut fields = Fields::of(value, NAME)?;
+            if fields.text("type")?.as_deref() != Some("function") {
+                let message = "tool_choice.type must be function";
+                return Err(ApiError::unsupported("tool_choice.type", message));
+            }
+            let mut function = Fields::of(fields.required("function")?, "tool_choice.function")?;
+            let name = function.text("name")?.unwrap_or_default();
+            function.finish()?;
+            fields.finish()?;
+            ToolChoice::Function(name)
+        }
+    };
+    match &choice {
+        ToolChoice::Function(name) if !tools.iter().any(|tool| tool.name == *name) => {
+            let message = "tool_choice names a function that is not among the tools";
+            Err(ApiError::field(NAME, message))
+        }
+        ToolChoice::Required if tools.is_empty() => {
+            Err(ApiError::field(NAME, "tool_choice asks for a call, but there are no tools"))
+        }
+        _ => Ok(choice),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_are_checked() {
+        let good = json!({"type": "function", "function": {"name": "f", "parameters": {}}});
+        let read = tools(vec![good.clone()], 2).unwrap();
+        assert_eq!((read[0].name.as_str(), &read[0].definition), ("f", &good));
+        for (function, param) in [
+            (json!({"name": ""}), "tools[0].function.name"),
+            (json!({"name": "a b"}), "tools[0].function.name"),
+            (json!({"name": "a<b>"}), "tools[0].function.name"),
+            (json!({"name": "f", "parameters": []}), "tools[0].function.parameters"),
+            (json!({"name": "f", "strict": true}), "tools[0].function.strict"),
+            (json!({"name": "f", "extra": 1}), "tools[0].function.extra"),
+        ] {
+            let tool = json!({"type": "function", "function": function});
+            assert_eq!(tools(vec![tool], 2).unwrap_err().param.as_deref(), Some(param));
+        }
+        assert!(tools(vec![good.clone(), good.clone()], 2).is_err());
+        assert!(tools(vec![json!({"type": "web_search"})], 2).is_err());
+        let named = json!({"type": "function", "function": {"name": "f"}});
+        assert_eq!(choice(Some(named), &read).unwrap(), ToolChoice::Function("f".into()));
+        let other = json!({"type": "function", "function": {"name": "g"}});
+        assert!(choice(Some(other), &read).is_err());
+        assert!(choice(Some("required".into()), &[]).is_err());
+        assert_eq!(choice(Some("none".into()), &[]).unwrap(), ToolChoice::None);
+    }
+}

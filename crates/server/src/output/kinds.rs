@@ -1,0 +1,224 @@
+//! Which JSON types a schema allows for a value, as far as reading a tool call needs to know: the
+//! model writes strings as they are and everything else as JSON.
+
+use serde_json::{Map, Value};
+
+/// How far references and nested choices are followed.
+const MAX_DEPTH: usize = 8;
+
+/// JSON types that a value may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kinds(u8);
+
+const STRING: u8 = 1;
+const NUMBER: u8 = 2;
+const BOOLEAN: u8 = 4;
+const NULL: u8 = 8;
+const ARRAY: u8 = 16;
+const OBJECT: u8 = 32;
+
+impl Kinds {
+    const NONE: Kinds = Kinds(0);
+    /// Where nothing is said.
+    pub const ANY: Kinds = Kinds(STRING | NUMBER | BOOLEAN | NULL | ARRAY | OBJECT);
+
+    /// What `schema` allows; `root` is the schema that its references point into.
+    pub fn of(schema: &Value, root: &Value) -> Kinds {
+        Self::within(schema, root, MAX_DEPTH)
+    }
+
+    fn within(schema: &Value, root: &Value, depth: usize) -> Kinds {
+        let Value::Object(map) = schema else { return Self::ANY };
+        let Some(depth) = depth.checked_sub(1) else { return Self::ANY };
+        let mut found = Self::ANY;
+        if let Some(target) = map.get("$ref").and_then(Value::as_str) {
+            let target = target.strip_prefix('#').and_then(|path| root.pointer(path));
+            found = found.and(target.map_or(Self::ANY, |it| Self::within(it, root, depth)));
+        }
+        if let Some(types) = map.get("type") {
+            found = found.and(Self::named(types));
+        }
+        if let Some(Value::Array(values)) = map.get("enum") {
+            found = found.and(values.iter().map(Self::of_value).fold(Self::NONE, Self::or));
+        }
+        if let Some(value) = map.get("const") {
+            found = found.and(Self::of_value(value));
+        }
+        for key in ["anyOf", "oneOf"] {
+            if let Some(Value::Array(cases)) = map.get(key) {
+                let cases = cases.iter().map(|case| Self::within(case, root, depth));
+                found = found.and(cases.fold(Self::NONE, Self::or));
+            }
+        }
+        if let Some(Value::Array(parts)) = map.get("allOf") {
+            let parts = parts.iter().map(|part| Self::within(part, root, depth));
+            found = parts.fold(found, Self::and);
+        }
+        // A schema that nothing satisfies says nothing about how its value is written.
+        if found == Self::NONE { Self::ANY } else { found }
+    }
+
+    fn named(types: &Value) -> Kinds {
+        let one = |name: &Value| match name.as_str() {
+            Some("string") => Kinds(STRING),
+            Some("number" | "integer") => Kinds(NUMBER),
+            Some("boolean") => Kinds(BOOLEAN),
+            Some("null") => Kinds(NULL),
+            Some("array") => Kinds(ARRAY),
+            Some("object") => Kinds(OBJECT),
+            _ => Self::ANY,
+        };
+        match types {
+            Value::Array(names) => names.iter().map(one).fold(Self::NONE, Self::or),
+            name => one(name),
+        }
+    }
+
+    /// The type of a value.
+    pub fn of_value(value: &Value) -> Kinds {
+        Kinds(match value {
+            Value::Null => NULL,
+            Value::Bool(_) => BOOLEAN,
+            Value::Number(_) => NUMBER,
+            Value::String(_) => STRING,
+            Value::Array(_) => ARRAY,
+            Value::Object(_) => OBJECT,
+        })
+    }
+
+    fn or(self, other: Kinds) -> Kinds {
+        Kinds(self.0 | other.0)
+    }
+
+    fn and(self, other: Kinds) -> Kinds {
+        Kinds(self.0 & other.0)
+    }
+
+    /// Whether the value is text and nothing else, so that it need not be complete to be read.
+    pub fn is_text(self) -> bool {
+        self == Kinds(STRING)
+    }
+
+    /// The JSON of a complete value that the model wrote as `text`. What is valid JSON of another
+    /// allowed type than text is that; all else is a string, also where none is allowed: it is what
+    /// the model wrote, and whoever called for it can say what is wrong.
+    pub fn read(self, text: &str) -> String {
+        let trimmed = text.trim();
+        let value: Option<Value> = serde_json::from_str(trimmed).ok();
+        match value.or_else(|| self.python(trimmed)) {
+            // Words of Python are the only ones that are not JSON as they stand.
+            Some(word @ (Value::Bool(_) | Value::Null)) if self.allows(&word) => word.to_string(),
+            // As it stands: numbers made values and back might be rounded.
+            Some(value) if !value.is_string() && self.allows(&value) => trimmed.to_owned(),
+            _ => Value::from(text).to_string(),
+        }
+    }
+
+    fn allows(self, value: &Value) -> bool {
+        self.0 & Self::of_value(value).0 != 0
+    }
+
+    /// Words that models write in place of JSON's, where text is not allowed.
+    fn python(self, text: &str) -> Option<Value> {
+        match text {
+            _ if self.0 & STRING != 0 => None,
+            "True" | "TRUE" => Some(Value::Bool(true)),
+            "False" | "FALSE" => Some(Value::Bool(false)),
+            "None" => Some(Value::Null),
+            _ => None,
+        }
+    }
+}
+
+/// The types of a function's arguments.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    named: Map<String, Value>,
+    others: Value,
+    root: Value,
+}
+
+impl Parameters {
+    /// Of the JSON schema of a function's `parameters`.
+    pub fn new(schema: &Value) -> Parameters {
+        let named = schema.get("properties").and_then(Value::as_object).cloned();
+        let others = schema.get("additionalProperties").cloned().unwrap_or_default();
+        Parameters { named: named.unwrap_or_default(), others, root: schema.clone() }
+    }
+
+    /// The types of an argument.
+    pub fn kinds(&self, name: &str) -> Kinds {
+        Kinds::of(self.named.get(name).unwrap_or(&self.others), &self.root)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(schema: &Value, text: &str) -> String {
+        Kinds::of(schema, schema).read(text)
+    }
+
+    #[test]
+    fn fault_088_text_stays_text_in_string_fields() {
+        for text in ["null", "true", "12", "{\"a\": 1}", "[1]", " x ", "", "\"quoted\"", "1e5"] {
+            let expected = Value::from(text).to_string();
+            assert_eq!(read(&json!({"type": "string"}), text), expected);
+            assert_eq!(read(&json!({"enum": ["a", "b"]}), text), expected);
+            assert_eq!(
+                read(&json!({"anyOf": [{"type": "string"}, {"const": "x"}]}), text),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn fault_088_other_types_are_json() {
+        let cases = [
+            (json!({"type": "integer"}), "12", "12"),
+            (
+                json!({"type": "integer"}),
+                " 123456789012345678901234567890 ",
+                "123456789012345678901234567890",
+            ),
+            (json!({"type": "number"}), "1.50", "1.50"),
+            (json!({"type": "integer"}), "twelve", "\"twelve\""),
+            (json!({"type": "integer"}), "\"12\"", "\"\\\"12\\\"\""),
+            (json!({"type": "boolean"}), "True", "true"),
+            (json!({"type": "boolean"}), "false\n", "false"),
+            (json!({"type": "array"}), "[1,\n 2]", "[1,\n 2]"),
+            (
+                json!({"type": "object"}),
+                " {\"b\": 1e400, \"a\": 1.10}",
+                "\" {\\\"b\\\": 1e400, \\\"a\\\": 1.10}\"",
+            ),
+            (json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}), "null", "null"),
+            (json!({"type": ["string", "null"]}), "null", "null"),
+            (json!({"type": ["string", "null"]}), "nil", "\"nil\""),
+            (json!({"anyOf": [{"type": "string"}, {"type": "integer"}]}), "7", "7"),
+            (json!({"anyOf": [{"type": "string"}, {"type": "integer"}]}), "7 up", "\"7 up\""),
+            (json!({}), "{\"a\":1}", "{\"a\":1}"),
+            (json!({}), "plain", "\"plain\""),
+            (json!({"$ref": "#/x"}), "5", "5"),
+        ];
+        for (schema, text, expected) in cases {
+            assert_eq!(read(&schema, text), expected, "{schema} {text}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_found_by_name_through_references() {
+        let schema = json!({
+            "properties": {"path": {"$ref": "#/$defs/p"}, "loop": {"$ref": "#/properties/loop"}},
+            "$defs": {"p": {"type": "string"}},
+            "additionalProperties": {"type": "integer"},
+        });
+        let parameters = Parameters::new(&schema);
+        assert!(parameters.kinds("path").is_text());
+        assert_eq!(parameters.kinds("loop"), Kinds::ANY);
+        assert_eq!(parameters.kinds("other"), Kinds(NUMBER));
+        assert_eq!(Parameters::new(&Value::Null).kinds("x"), Kinds::ANY);
+    }
+}

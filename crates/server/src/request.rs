@@ -1,0 +1,125 @@
+//! What is asked for, apart from how a client wrote it. Every wire format is read into this.
+
+use engine::SamplingParams;
+use serde_json::{Map, Value};
+
+/// A request to generate one or more answers.
+#[derive(Clone, Debug)]
+pub struct Generate {
+    /// What the answers follow.
+    pub prompt: Prompt,
+    /// Answers; each draws with a seed of its own.
+    pub choices: usize,
+    /// Tokens of an answer at most; `None` is until its end or the limit of a request.
+    pub max_tokens: Option<usize>,
+    /// Tokens of an answer at least.
+    pub min_tokens: usize,
+    /// How tokens are drawn.
+    pub sampling: SamplingParams,
+    /// Strings that end an answer.
+    pub stop: Vec<String>,
+    /// Likeliest tokens to tell in each place, if tokens are to be told.
+    pub log_probs: Option<usize>,
+    /// Tokens of thinking at most.
+    pub reasoning_budget: Option<usize>,
+    /// Tokens of a circle at which an answer ends; `None` is as the server is set.
+    pub loop_tokens: Option<usize>,
+    /// What an answer must look like.
+    pub format: Format,
+    /// Whether the prompt's text comes first in the answer.
+    pub echo: bool,
+}
+
+/// What an answer follows.
+#[derive(Clone, Debug)]
+pub enum Prompt {
+    /// A conversation.
+    Chat(Chat),
+    /// A text, as it is.
+    Text(String),
+    /// Tokens, as they are.
+    Tokens(Vec<u32>),
+}
+
+/// A conversation that is to be answered.
+#[derive(Clone, Debug, Default)]
+pub struct Chat {
+    /// Messages as chat templates expect them: roles system, user, assistant and tool; content is
+    /// text or a list of texts; arguments of calls are objects.
+    pub messages: Vec<Value>,
+    /// Functions that may be called.
+    pub tools: Vec<Tool>,
+    /// Whether they must be.
+    pub tool_choice: ToolChoice,
+    /// Whether an answer may have several calls.
+    pub parallel_calls: bool,
+    /// How long to think.
+    pub effort: Option<Effort>,
+    /// More variables of the template.
+    pub variables: Map<String, Value>,
+}
+
+/// A function that may be called.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// All of it, as templates expect it: `{"type": "function", "function": {...}}`.
+    pub definition: Value,
+    /// The JSON schema of its arguments.
+    pub parameters: Value,
+}
+
+/// Whether functions are called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// No; the model is not told of them.
+    None,
+    /// As the model sees fit.
+    #[default]
+    Auto,
+    /// At least one.
+    Required,
+    /// This one, first of all.
+    Function(String),
+}
+
+/// How long to think before an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Not at all.
+    None,
+    /// Briefly.
+    Low,
+    /// For a while.
+    Medium,
+    /// Long.
+    High,
+    /// As long as it takes.
+    ExtraHigh,
+}
+
+impl Effort {
+    /// All of them by name.
+    pub const NAMES: [(&'static str, Effort); 5] = [
+        ("none", Effort::None),
+        ("low", Effort::Low),
+        ("medium", Effort::Medium),
+        ("high", Effort::High),
+        ("xhigh", Effort::ExtraHigh),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        let found = Self::NAMES.iter().find(|(_, effort)| *effort == self);
+        found.map_or("", |(name, _)| name)
+    }
+}
+
+/// What an answer must look like. The place where grammars come in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Any text.
+    #[default]
+    Text,
+}

@@ -1,0 +1,91 @@
+//! What every endpoint works with: the model, the engine's thread, the limits.
+
+use crate::ApiError;
+use crate::config::{Access, RequestLimits};
+use crate::error::ErrorKind;
+use crate::metrics::Metrics;
+use crate::outbox::{Inbox, outbox};
+use crate::prepare::{Defaults, prepare};
+use crate::request::Generate;
+use crate::served::ServedModel;
+use crate::worker::{Submission, Worker};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::{Semaphore, oneshot};
+
+/// Conversations that are made tokens at a time; more would only take turns.
+const PREPARING: usize = 4;
+
+/// The server behind its endpoints.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) model: ServedModel,
+    pub(crate) worker: Worker,
+    pub(crate) limits: RequestLimits,
+    pub(crate) access: Access,
+    pub(crate) defaults: Defaults,
+    /// Tokens that a request may have, prompt and answer together.
+    pub(crate) context: usize,
+    pub(crate) started: Instant,
+    pub(crate) metrics: Metrics,
+    pub(crate) preparing: Arc<Semaphore>,
+}
+
+impl Service {
+    pub(crate) fn permits() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(PREPARING))
+    }
+
+    /// Does work that takes a while and waits for nothing, on a thread of its own. Few at a time.
+    ///
+    /// # Errors
+    /// Those of the work; a fault of ours if it panics.
+    pub(crate) async fn compute<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Service) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let failed = || ApiError::new(ErrorKind::Internal, "the request could not be prepared");
+        let permit = self.preparing.clone().acquire_owned().await.map_err(|_| failed())?;
+        let service = self.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            work(&service)
+        });
+        done.await.map_err(|_| failed())?
+    }
+
+    /// Has answers made; their events. Dropping what is returned cancels them.
+    ///
+    /// # Errors
+    /// Whatever keeps the request from being taken on.
+    pub(crate) async fn start(
+        self: &Arc<Self>,
+        request: Generate,
+        id: &str,
+    ) -> Result<Inbox, ApiError> {
+        let id = id.to_owned();
+        let work =
+            move |service: &Service| prepare(&service.model, service.defaults, &request, &id);
+        let answers = self.compute(work).await?;
+        let (outbox, inbox) = outbox();
+        let (accepted, word) = oneshot::channel();
+        self.worker.submit(Submission { answers, outbox, accepted })?;
+        word.await.map_err(|_| ApiError::going_down())??;
+        Ok(inbox)
+    }
+}
+
+/// Twenty-four characters that nobody else has.
+pub(crate) fn unique() -> String {
+    // The standard library keys its hash maps with random numbers of the system.
+    let word = || RandomState::new().build_hasher().finish();
+    let second = word() as u32;
+    format!("{:016x}{second:08x}", word())
+}
+
+/// A number that nobody can guess, for requests without a seed.
+pub(crate) fn random_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
