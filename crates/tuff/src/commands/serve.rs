@@ -13,7 +13,7 @@ use kernels::reference::Reference;
 use model::Checkpoint;
 use server::{ServedModel, ServerConfig, StopSignal, stopper};
 
-use crate::args::{BackendName, EngineArgs, ModelArg, SamplingArgs, ServerArgs, SpecArgs};
+use crate::args::{Chosen, DeviceArgs, EngineArgs, ModelArg, SamplingArgs, ServerArgs, SpecArgs};
 use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::progress::Show;
@@ -94,13 +94,26 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         stop,
         greeting: (!args.quiet).then_some(greeting),
     };
-    match args.engine.device.backend {
-        BackendName::Cpu => {
+    let device = &args.engine.device;
+    if device.backend() == Chosen::Gpu {
+        match load(args, device.new_gpu()?, &checkpoint, sizes) {
+            Ok(engine) => {
+                stopper.on_signals().map_err(server::ServeError::Threads)?;
+                return serve(engine, plan);
+            }
+            Err(Error::Engine(error)) if device.may_change() => {
+                DeviceArgs::take_cpu(&error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match device.backend() {
+        Chosen::Cpu | Chosen::Gpu => {
             let engine = load(args, args.engine.device.new_cpu(), &checkpoint, sizes)?;
             stopper.on_signals().map_err(server::ServeError::Threads)?;
             serve(engine, plan)
         }
-        BackendName::Reference => {
+        Chosen::Reference => {
             let engine = load(args, Reference, &checkpoint, sizes)?;
             stopper.on_signals().map_err(server::ServeError::Threads)?;
             serve(engine, plan)
