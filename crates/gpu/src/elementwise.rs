@@ -5,7 +5,7 @@ use crate::device::Gpu;
 use crate::kernel::Kernel;
 use crate::params::params;
 use crate::recorder::{Call, spread};
-use crate::shader::{Shader, read, write};
+use crate::shader::{Binding, Shader, read, write};
 
 /// Threads of a workgroup.
 const THREADS: usize = 256;
@@ -33,11 +33,17 @@ pub(crate) enum Elementwise {
     SwigluPair,
     /// `out[row] = silu(x[row][..width]) * x[row][width..]`.
     SwigluRows,
+    /// The three of them in vectors of four, with the result in 8 bits as well.
+    SwigluCodes,
+    /// Likewise.
+    SwigluPairCodes,
+    /// Likewise.
+    SwigluRowsCodes,
     /// `out[first + row] = x[rows[row]]`.
     GatherRows,
     /// `out[row] = x[row]`, with zeros up to `width`; `first` is the width of x.
     Pad,
-    /// Units of x as codes and scales; `width` is their number.
+    /// Vectors of x as codes and scales; `width` is their number.
     Quantise,
     /// The weighted sum of a row's `first` parts, and the shared expert.
     Combine,
@@ -50,6 +56,9 @@ impl Elementwise {
         Self::Swiglu,
         Self::SwigluPair,
         Self::SwigluRows,
+        Self::SwigluCodes,
+        Self::SwigluPairCodes,
+        Self::SwigluRowsCodes,
         Self::GatherRows,
         Self::Pad,
         Self::Quantise,
@@ -76,12 +85,23 @@ impl Elementwise {
             Self::Pad => ("pad", vec![out, x], include_str!("../shaders/pad.wgsl")),
             Self::Quantise => (
                 "quantise",
-                vec![
-                    write("codes", "vec4<u32>"),
-                    write("scales", "vec2<u32>"),
-                    read("x", "vec4<f32>"),
-                ],
+                vec![write("codes", "u32"), write("scales", "vec2<u32>"), read("x", "vec4<f32>")],
                 include_str!("../shaders/quantise.wgsl"),
+            ),
+            Self::SwigluCodes => (
+                "swiglu_codes",
+                with_codes(&["x"]),
+                include_str!("../shaders/swiglu_from_out.wgsl"),
+            ),
+            Self::SwigluPairCodes => (
+                "swiglu_pair_codes",
+                with_codes(&["x", "up"]),
+                include_str!("../shaders/swiglu_from_two.wgsl"),
+            ),
+            Self::SwigluRowsCodes => (
+                "swiglu_rows_codes",
+                with_codes(&["x"]),
+                include_str!("../shaders/swiglu_from_rows.wgsl"),
             ),
             Self::Combine => (
                 "combine",
@@ -89,10 +109,24 @@ impl Elementwise {
                 include_str!("../shaders/combine.wgsl"),
             ),
         };
-        let sources = [include_str!("../shaders/math.wgsl"), source];
+        let mut sources = vec![include_str!("../shaders/math.wgsl"), source];
+        match self {
+            Self::Quantise => sources.push(include_str!("../shaders/codes.wgsl")),
+            Self::SwigluCodes | Self::SwigluPairCodes | Self::SwigluRowsCodes => sources.extend([
+                include_str!("../shaders/swiglu_codes.wgsl"),
+                include_str!("../shaders/codes.wgsl"),
+            ]),
+            _ => {}
+        }
         let constants = [("THREADS", THREADS as u32)];
         Shader::new::<ElementwiseParams>(family, &constants, bindings, &sources)
     }
+}
+
+/// Bindings of a kernel whose result goes to 8 bits as well.
+fn with_codes(inputs: &[&'static str]) -> Vec<Binding> {
+    let out = [write("out", "vec4<f32>"), write("codes", "u32"), write("scales", "vec2<u32>")];
+    out.into_iter().chain(inputs.iter().map(|&name| read(name, "vec4<f32>"))).collect()
 }
 
 impl Gpu {

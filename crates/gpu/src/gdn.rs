@@ -76,15 +76,23 @@ pub(crate) enum GdnKernel {
     Scan(u32),
     /// Heads of this width.
     OutputGate(u32),
+    /// The same with the result in 8 bits as well; heads of whole units, a thread for each value.
+    OutputGateCodes(u32),
 }
 
 impl GdnKernel {
     /// One of each, and sizes that change the text's meaning.
     #[cfg(test)]
     pub(crate) fn some() -> impl Iterator<Item = Self> {
-        [1, 4].map(Self::Conv).into_iter().chain(
-            [128, 33].into_iter().flat_map(|width| [Self::Scan(width), Self::OutputGate(width)]),
-        )
+        [1, 4]
+            .map(Self::Conv)
+            .into_iter()
+            .chain(
+                [128, 33]
+                    .into_iter()
+                    .flat_map(|width| [Self::Scan(width), Self::OutputGate(width)]),
+            )
+            .chain([Self::OutputGateCodes(128)])
     }
 
     pub(crate) fn shader(self) -> Shader {
@@ -120,6 +128,19 @@ impl GdnKernel {
                 let scan = include_str!("../shaders/gdn_scan.wgsl");
                 let sources = [math, runs, include_str!("../shaders/norm_scale.wgsl"), scan];
                 Shader::new::<ScanParams>("gdn_scan", &constants, bindings, &sources)
+            }
+            Self::OutputGateCodes(width) => {
+                let constants = [("THREADS", width), ("HEAD", width)];
+                let mut bindings = vec![write("o", "f32"), read("z", "f32"), read("norm", "f32")];
+                bindings.extend([write("codes", "u32"), write("scales", "vec2<u32>")]);
+                let sum_up = include_str!("../shaders/sum_up.wgsl");
+                let (gate, codes) = (
+                    include_str!("../shaders/gdn_gate_codes.wgsl"),
+                    include_str!("../shaders/codes.wgsl"),
+                );
+                let scale = include_str!("../shaders/norm_scale.wgsl");
+                let sources = [math, sum_up, scale, gate, codes];
+                Shader::new::<GateParams>("gdn_gate_codes", &constants, bindings, &sources)
             }
             Self::OutputGate(width) => {
                 let constants = [("THREADS", GATE_THREADS as u32), ("HEAD", width)];
@@ -212,8 +233,20 @@ impl Gdn for Gpu {
         assert!(norm.len() >= width, "the norm of {width} values");
         let grid = spread(heads);
         let params = GateParams { heads: heads as u32, grid: grid[0], eps: shape.eps };
-        let kernel = Kernel::Gdn(GdnKernel::OutputGate(width as u32));
         let buffers = [o.all(), z.all(), norm.all()];
+        // The sum over a workgroup of as many threads is the same.
+        if width == GATE_THREADS
+            && let Some([codes, scales]) = self.codes_for(o, heads * width, width)
+        {
+            let kernel = Kernel::Gdn(GdnKernel::OutputGateCodes(width as u32));
+            let [o_all, z, norm] = buffers;
+            let buffers = [o_all, z, norm, codes.all(), scales.all()];
+            let call = Call { kernel, buffers: &buffers, constants: None, grid };
+            self.recorder.dispatch(&call, &params);
+            self.note_codes(o, heads * width);
+            return;
+        }
+        let kernel = Kernel::Gdn(GdnKernel::OutputGate(width as u32));
         self.recorder.dispatch(&Call { kernel, buffers: &buffers, constants: None, grid }, &params);
     }
 

@@ -1,6 +1,6 @@
 //! Family `moe`: the plan is made on the device and never read back.
 
-use crate::buffer::GpuBuffer;
+use crate::buffer::{GpuBuffer, Slice};
 use crate::device::Gpu;
 use crate::elementwise::Elementwise;
 use crate::kernel::Kernel;
@@ -14,7 +14,17 @@ use crate::tile::Width;
 use kernels::Moe;
 use kernels::moe::{GateUp, MoeChoice, SharedExpert};
 
-const THREADS: u32 = 128;
+/// Threads of a workgroup that plans.
+const THREADS: u32 = 256;
+
+/// Threads that choose the experts of a row.
+const GROUP: u32 = 128;
+
+/// Rows of a window whose plan one workgroup makes.
+const FEW_ROWS: usize = 8;
+
+/// Most experts: they are counted in workgroup memory.
+const MOST_EXPERTS: usize = 2048;
 
 params! {
     /// What the kernels of a plan are told.
@@ -37,33 +47,39 @@ params! {
 /// A step of making a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PlanStep {
+    /// All of it, for windows of few pairs.
+    Few,
     /// Experts and weights of every row.
     Choose,
-    /// Pairs by expert.
-    Group,
+    /// Pairs by expert, of so many experts.
+    Group(u32),
 }
 
 impl PlanStep {
     pub(crate) fn shader(self) -> Shader {
-        let (family, bindings, source) = match self {
-            Self::Choose => (
-                "plan_choose",
-                vec![write("experts", "u32"), write("weights", "u32"), read("logits", "u32")],
-                include_str!("../shaders/plan_choose.wgsl"),
-            ),
-            Self::Group => (
-                "plan_group",
-                vec![
-                    write("starts", "vec2<u32>"),
-                    write("order", "u32"),
-                    write("tiles", "vec4<u32>"),
-                    read("experts", "u32"),
-                ],
-                include_str!("../shaders/plan_group.wgsl"),
-            ),
-        };
-        let sources = [include_str!("../shaders/order.wgsl"), source];
-        Shader::new::<PlanParams>(family, &[("THREADS", THREADS)], bindings, &sources)
+        let chosen = [write("experts", "u32"), write("weights", "u32"), read("logits", "u32")];
+        let grouped = [write("order", "u32"), write("tiles", "vec4<u32>")];
+        let order = include_str!("../shaders/order.wgsl");
+        let choose = include_str!("../shaders/plan_choose.wgsl");
+        match self {
+            Self::Few => {
+                let constants = [("THREADS", THREADS), ("GROUP", GROUP)];
+                let bindings = chosen.into_iter().chain(grouped).collect();
+                let sources = [order, choose, include_str!("../shaders/plan_few.wgsl")];
+                Shader::new::<PlanParams>("plan_few", &constants, bindings, &sources)
+            }
+            Self::Choose => {
+                let constants = [("THREADS", GROUP), ("GROUP", GROUP)];
+                let sources = [order, choose, include_str!("../shaders/plan_rows.wgsl")];
+                Shader::new::<PlanParams>("plan_choose", &constants, chosen.to_vec(), &sources)
+            }
+            Self::Group(experts) => {
+                let constants = [("THREADS", THREADS), ("EXPERTS", experts)];
+                let bindings = grouped.into_iter().chain([read("experts", "u32")]).collect();
+                let sources = [include_str!("../shaders/plan_group.wgsl")];
+                Shader::new::<PlanParams>("plan_group", &constants, bindings, &sources)
+            }
+        }
     }
 }
 
@@ -116,8 +132,7 @@ impl Gpu {
         let MoeChoice { experts, used } = choice;
         let (rows, pairs) = (plan.rows, plan.rows * used);
         plan.reserve(self, pairs)?;
-        let starts = self.scratch(Scratch::Starts, 2 * (experts + 1))?;
-        let buffers = plan.buffers.as_ref()?;
+        let Buffers { experts: chosen, weights, order, tiles } = plan.buffers.as_ref()?;
         let grid = spread(rows);
         let params = PlanParams {
             rows: rows as u32,
@@ -127,14 +142,18 @@ impl Gpu {
             tiles: plan.tile_count as u32,
             grid: grid[0],
         };
-        let kernel = Kernel::Plan(PlanStep::Choose);
-        let slices = [buffers.experts.all(), buffers.weights.all(), logits.all()];
-        self.recorder.dispatch(&Call { kernel, buffers: &slices, constants: None, grid }, &params);
-        let kernel = Kernel::Plan(PlanStep::Group);
-        let grid = [1, 1, 1];
-        let Buffers { experts, order, tiles, .. } = buffers;
-        let slices = [starts.all(), order.all(), tiles.all(), experts.all()];
-        self.recorder.dispatch(&Call { kernel, buffers: &slices, constants: None, grid }, &params);
+        let mut dispatch = |step, buffers: &[Slice<'_>], grid| {
+            let call = Call { kernel: Kernel::Plan(step), buffers, constants: None, grid };
+            self.recorder.dispatch(&call, &params);
+        };
+        let (chosen, weights, logits) = (chosen.all(), weights.all(), logits.all());
+        let (order, tiles) = (order.all(), tiles.all());
+        if pairs <= THREADS as usize && rows <= FEW_ROWS {
+            dispatch(PlanStep::Few, &[chosen, weights, logits, order, tiles], [1, 1, 1]);
+        } else {
+            dispatch(PlanStep::Choose, &[chosen, weights, logits], grid);
+            dispatch(PlanStep::Group(experts as u32), &[order, tiles, chosen], [1, 1, 1]);
+        }
         Some(())
     }
 
@@ -161,13 +180,43 @@ impl Gpu {
                 if self.path(up) == self.path(first) { x } else { self.ready(up, u, plan.rows)? };
             let up_out = self.scratch(Scratch::Up, count * width)?;
             self.expert_product(up, &x, pairs, &up_out);
-            let buffers = [act.all(), gate_out.all(), up_out.all()];
-            self.elementwise(Elementwise::SwigluPair, &buffers, None, (count, width, 0));
+            self.swiglu_to(act, &[&gate_out, &up_out], (count, width));
         } else {
-            let buffers = [act.all(), gate_out.all()];
-            self.elementwise(Elementwise::SwigluRows, &buffers, None, (count, width, 0));
+            self.swiglu_to(act, &[&gate_out], (count, width));
         }
         Some(())
+    }
+}
+
+impl Gpu {
+    /// `act = silu(gate) * up` of gates and up projections that lie apart, or in one buffer row by
+    /// row; in 8 bits too where products may want them.
+    fn swiglu_to(&mut self, act: &GpuBuffer, from: &[&GpuBuffer], (rows, width): (usize, usize)) {
+        let from = from.iter().map(|buffer| buffer.all());
+        let apart = from.len() == 2;
+        if let Some([codes, scales]) = self.codes_for(act, rows * width, width) {
+            let kernel =
+                if apart { Elementwise::SwigluPairCodes } else { Elementwise::SwigluRowsCodes };
+            let buffers: Vec<_> =
+                [act.all(), codes.all(), scales.all()].into_iter().chain(from).collect();
+            self.elementwise(kernel, &buffers, None, (rows, width / 4, 0));
+            self.note_codes(act, rows * width);
+        } else {
+            let kernel = if apart { Elementwise::SwigluPair } else { Elementwise::SwigluRows };
+            let buffers: Vec<_> = [act.all()].into_iter().chain(from).collect();
+            self.elementwise(kernel, &buffers, None, (rows, width, 0));
+        }
+    }
+
+    /// `a = silu(a) * b`.
+    fn swiglu_here(&mut self, a: &GpuBuffer, b: &GpuBuffer, len: usize) {
+        if let Some([codes, scales]) = self.codes_for(a, len, len) {
+            let buffers = [a.all(), codes.all(), scales.all(), b.all()];
+            self.elementwise(Elementwise::SwigluCodes, &buffers, None, (1, len / 4, 0));
+            self.note_codes(a, len);
+        } else {
+            self.elementwise(Elementwise::Swiglu, &[a.all(), b.all()], None, (1, len, 0));
+        }
     }
 }
 
@@ -175,6 +224,7 @@ impl Moe for Gpu {
     fn moe_plan(&mut self, logits: &GpuBuffer, rows: usize, choice: MoeChoice, plan: &mut Plan) {
         let MoeChoice { experts, used } = choice;
         assert!(0 < used && used <= experts, "{used} of {experts} experts");
+        assert!(experts <= MOST_EXPERTS, "{experts} experts, of which {MOST_EXPERTS} are counted");
         assert!(logits.len() >= rows * experts, "{rows} rows of {experts} logits");
         plan.rows = rows;
         plan.used = used;
@@ -210,7 +260,7 @@ impl Moe for Gpu {
 
     fn swiglu(&mut self, a: &mut GpuBuffer, b: &GpuBuffer, len: usize) {
         assert!(len <= a.len() && len <= b.len(), "{len} values of {} and {}", a.len(), b.len());
-        self.elementwise(Elementwise::Swiglu, &[a.all(), b.all()], None, (1, len, 0));
+        self.swiglu_here(a, b, len);
     }
 
     fn moe_combine(

@@ -18,8 +18,6 @@ pub(crate) enum Scratch {
     Gate,
     /// Up projections.
     Up,
-    /// Counts of a plan.
-    Starts,
     /// Indices of a read-back.
     Indices,
     /// Products and sums of a read of the residual streams.

@@ -7,6 +7,8 @@ use crate::elementwise::Elementwise;
 use crate::formats::UNIT;
 use crate::matrix::Matrix;
 use crate::scratch::Scratch;
+use kernels::Activations;
+use std::sync::Arc;
 
 /// Activations as a product reads them.
 #[derive(Clone, Debug)]
@@ -30,13 +32,12 @@ impl Ready {
     }
 }
 
-/// Rows that are there in 8 bits, in the scratch buffers of their place.
+/// Values that are there in 8 bits, in the scratch buffers of their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quantised {
     /// The buffer that they were made of, and its state then.
     x: (u64, u64),
-    n_in: usize,
-    rows: usize,
+    values: usize,
 }
 
 /// Buffers whose rows are kept in 8 bits at the same time.
@@ -72,21 +73,46 @@ impl Gpu {
 
     /// The rows in 8 bits: those that are there, if they are still those of `x`.
     fn quantised(&mut self, x: &GpuBuffer, (rows, n_in): (usize, usize)) -> Option<Inputs> {
-        let units = rows * n_in.div_ceil(UNIT);
+        let values = rows * n_in;
         let state = (x.id(), x.state());
-        let fits = |q: &Option<Quantised>| {
-            q.is_some_and(|q| q.x == state && q.n_in == n_in && q.rows >= rows)
-        };
+        let fits = |q: &Option<Quantised>| q.is_some_and(|q| q.x == state && q.values >= values);
         let there = self.quantised.places.iter().position(fits);
         let place = there.unwrap_or(self.quantised.next);
-        let codes = self.scratch(Scratch::Codes(place), units * 8)?;
-        let scales = self.scratch(Scratch::Scales(place), units * 2)?;
+        let [codes, scales] = self.codes_at(place, values)?;
         if there.is_none() {
-            self.quantised.next = (place + 1) % QUANTISED;
-            self.quantised.places[place] = Some(Quantised { x: state, n_in, rows });
             let buffers = [codes.all(), scales.all(), x.all()];
-            self.elementwise(Elementwise::Quantise, &buffers, None, (1, units, 0));
+            self.elementwise(Elementwise::Quantise, &buffers, None, (1, values / 4, 0));
+            self.note_codes(x, values);
         }
         Some(Inputs::Int8 { codes: Held::new(&codes), scales: Held::new(&scales) })
+    }
+
+    /// Where a kernel that makes `x` may leave its first values in 8 bits, too; `None` where
+    /// products read f32, or rows of `width` values are no whole units. What is left is noted with
+    /// [`Gpu::note_codes`].
+    pub(crate) fn codes_for(
+        &mut self,
+        x: &GpuBuffer,
+        values: usize,
+        width: usize,
+    ) -> Option<[Arc<GpuBuffer>; 2]> {
+        let int8 = self.activations == Activations::Int8;
+        if !int8 || !width.is_multiple_of(UNIT) || values == 0 || x.len() < values {
+            return None;
+        }
+        self.codes_at(self.quantised.next, values)
+    }
+
+    /// Notes that the place of [`Gpu::codes_for`] has the first values of `x`.
+    pub(crate) fn note_codes(&mut self, x: &GpuBuffer, values: usize) {
+        let place = self.quantised.next;
+        self.quantised.next = (place + 1) % QUANTISED;
+        self.quantised.places[place] = Some(Quantised { x: (x.id(), x.state()), values });
+    }
+
+    fn codes_at(&mut self, place: usize, values: usize) -> Option<[Arc<GpuBuffer>; 2]> {
+        let units = values.div_ceil(UNIT);
+        let codes = self.scratch(Scratch::Codes(place), units * 8)?;
+        Some([codes, self.scratch(Scratch::Scales(place), units * 2)?])
     }
 }

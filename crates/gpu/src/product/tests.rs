@@ -223,7 +223,7 @@ fn quantised(gpu: &mut Gpu, x: &[f32]) -> (Vec<u32>, Vec<u32>) {
     let x = upload(gpu, x);
     let (codes, scales) = (gpu.alloc(8 * units).unwrap(), gpu.alloc(2 * units).unwrap());
     let buffers = [codes.all(), scales.all(), x.all()];
-    gpu.elementwise(Elementwise::Quantise, &buffers, None, (1, units, 0));
+    gpu.elementwise(Elementwise::Quantise, &buffers, None, (1, 8 * units, 0));
     let (mut c, mut s) = (vec![0; 8 * units], vec![0; 2 * units]);
     gpu.recorder.download(&codes, &mut c).unwrap();
     gpu.recorder.download(&scales, &mut s).unwrap();
