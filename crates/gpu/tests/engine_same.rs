@@ -12,8 +12,15 @@ use engine::{DraftStep, Engine, EngineConfig, Error, Feed, Piece, Snapshot, Want
 use gpu::Gpu;
 use kernels::{Activations, Backend, KvType};
 
-/// Rows in f32, with a drafting block; and all kinds of blocks, with activations of 8 bits.
-const TWO: [&str; 2] = ["tiny-f32", "quantmix"];
+/// Weights of f32, with a drafting block.
+const PLAIN: &str = "tiny-f32";
+/// All kinds of blocks, with activations of 8 bits.
+const MIXED: &str = "quantmix";
+
+/// The model that shows most, or both where all is wanted.
+fn models(one: &'static str) -> Vec<&'static str> {
+    if full() { vec![PLAIN, MIXED] } else { vec![one] }
+}
 
 fn on_gpu(model: &str, config: EngineConfig, test: impl FnOnce(&mut Engine<Gpu>)) {
     with_engine(Activations::Int8, &checkpoint(model), config, test);
@@ -30,7 +37,7 @@ fn any_chunks_give_the_same_bits() {
     let few: [&[usize]; 3] = [&[1], &[5, 6, 7, 8, 2, 3, 4], &[33, 1]];
     let more: [&[usize]; 7] = [&[2], &[3], &[4], &[8], &[7], &[64], &[100, 1]];
     let chunkings = few.into_iter().chain(more.into_iter().filter(|_| full()));
-    for model in TWO {
+    for model in models(MIXED) {
         on_gpu(model, sizes(), |engine| {
             let tokens = text(model);
             let whole = bits(&logits_in_chunks(engine, &tokens, &[256]));
@@ -96,7 +103,7 @@ fn interleaved(engine: &mut Engine<Gpu>, prompts: &[Vec<u32>], sizes: &[usize]) 
 
 #[test]
 fn fault_017_fault_019_slots_beside_each_other_keep_their_own_bits() {
-    for model in TWO {
+    for model in models(PLAIN) {
         on_gpu(model, sizes(), |engine| {
             let prompts = [text(model), prompt(model, "short"), prompt(model, "eos_first")];
             let solo = prompts.clone().map(|p| bits(&logits_in_chunks(engine, &p, &[256])));
@@ -155,7 +162,7 @@ fn through_trials(engine: &mut Engine<Gpu>, tokens: &[u32], dice: &mut Dice) -> 
 
 #[test]
 fn fault_016_fault_022_rejected_tokens_leave_no_trace() {
-    for model in TWO {
+    for model in models(PLAIN) {
         on_gpu(model, sizes(), |engine| {
             let tokens = prompt(model, "budget_edge");
             let plain = bits(&logits_in_chunks(engine, &tokens, &[1]));
@@ -206,7 +213,7 @@ fn drafts<B: Backend>(engine: &mut Engine<B>, slot: usize, token: u32) -> Vec<f3
 
 #[test]
 fn fault_058_fault_059_fault_068_a_restored_slot_is_the_slot_that_computed_it() {
-    for model in TWO {
+    for model in models(PLAIN) {
         on_gpu(model, sizes(), |engine| {
             let text = prompt(model, "chunk");
             // Around the ends of pieces and of sparse blocks.

@@ -68,7 +68,7 @@ impl Proposer<Gpu> for Oracle {
 fn drafts_never_change_a_text_or_a_state() {
     with_engine(Activations::Int8, &checkpoint(MODEL), sizes(), |engine| {
         let prompt = prompt(MODEL, "short");
-        let most = if full() { 100 } else { 24 };
+        let most = if full() { 100 } else { 12 };
         let few = ["mtp:3", "mtp+lookup:8"];
         let more = ["mtp:1", "mtp:8", "lookup", "adaptive"];
         for sampling in samplings() {
