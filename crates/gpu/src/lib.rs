@@ -27,6 +27,8 @@ mod hc;
 mod hc_kernels;
 mod head;
 mod kernel;
+#[cfg(test)]
+mod lost;
 mod matrix;
 mod moe;
 mod mtp;

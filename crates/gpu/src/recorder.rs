@@ -314,6 +314,12 @@ impl Recorder {
         crate::pipelines::compile(&self.device, shader).map(|_| ())
     }
 
+    /// The device itself.
+    #[cfg(test)]
+    pub(crate) fn device(&self) -> wgpu::Device {
+        self.device.clone()
+    }
+
     /// Loses the device.
     #[cfg(test)]
     pub(crate) fn destroy(&self) {

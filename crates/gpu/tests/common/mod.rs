@@ -1,6 +1,7 @@
 //! The GPU to test on, and weights of valid random blocks.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub(crate) mod models;
 pub(crate) mod qsa;
 pub(crate) mod script;
 
@@ -14,11 +15,16 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 /// The GPU named by `TUFF_GPU`, the preferred one, or a software renderer. Without any the test
 /// that asks is skipped, unless `TUFF_GPU_TESTS` is set: then it fails.
 pub(crate) fn gpu() -> Option<Gpu> {
+    gpu_with(Activations::Int8)
+}
+
+/// As [`gpu`], with activations of at least this precision.
+pub(crate) fn gpu_with(activations: Activations) -> Option<Gpu> {
     let named = std::env::var("TUFF_GPU").ok();
     let names = if named.is_some() { vec![named] } else { vec![None, Some("llvmpipe".into())] };
     let mut reason = String::new();
     for adapter in names {
-        match Gpu::new(&GpuOptions { adapter, activations: Some(Activations::Int8) }) {
+        match Gpu::new(&GpuOptions { adapter, activations: Some(activations) }) {
             Ok(gpu) => return Some(gpu),
             Err(error) => reason = error.to_string(),
         }
@@ -30,9 +36,20 @@ pub(crate) fn gpu() -> Option<Gpu> {
 
 /// As [`gpu`], one for all tests of a file: its kernels are compiled once.
 pub(crate) fn shared_gpu() -> Option<MutexGuard<'static, Gpu>> {
-    static GPU: LazyLock<Option<Mutex<Gpu>>> = LazyLock::new(|| gpu().map(Mutex::new));
+    shared_gpu_with(Activations::Int8)
+}
+
+/// As [`gpu_with`], one for all tests of a file.
+pub(crate) fn shared_gpu_with(activations: Activations) -> Option<MutexGuard<'static, Gpu>> {
+    type Shared = LazyLock<Option<Mutex<Gpu>>>;
+    static INT8: Shared = LazyLock::new(|| gpu_with(Activations::Int8).map(Mutex::new));
+    static EXACT: Shared = LazyLock::new(|| gpu_with(Activations::F32).map(Mutex::new));
+    let shared = match activations {
+        Activations::Int8 => &INT8,
+        Activations::F32 => &EXACT,
+    };
     // A test that failed leaves nothing behind that another one sees.
-    GPU.as_ref().map(|gpu| gpu.lock().unwrap_or_else(PoisonError::into_inner))
+    shared.as_ref().map(|gpu| gpu.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Blocks of a format that another implementation found valid, repeated to any length.

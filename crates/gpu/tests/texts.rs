@@ -1,0 +1,131 @@
+//! Texts on the GPU: no draft changes one, requests in one window are as alone, and weights that
+//! are no numbers end in an error.
+#![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
+
+mod common;
+
+use common::models::*;
+use engine::speculation::{Ask, Drafter, Drafts, NoDrafts, Proposer, Source};
+use engine::{Engine, Error, Finish, Generator, Request, SamplingError, SamplingParams};
+use gpu::Gpu;
+use kernels::Activations;
+use model::tokenizer::Tokenizer;
+use model::{Checkpoint, Mixer, Tensor};
+use std::ops::ControlFlow;
+
+const MODEL: &str = "tiny-f32";
+
+fn tokenizer() -> Tokenizer {
+    let file = gguf::Gguf::open(fixture("tiny-f32.gguf")).unwrap();
+    Tokenizer::from_metadata(file.metadata()).unwrap()
+}
+
+/// Greedy, and such that every token depends on those before it; nothing ends a text.
+fn samplings() -> [SamplingParams; 2] {
+    let stops: Vec<_> = tokenizer().stop_ids().iter().map(|&id| (id, f32::NEG_INFINITY)).collect();
+    let greedy = SamplingParams { seed: 3, logit_bias: stops, ..SamplingParams::default() };
+    let hot = SamplingParams {
+        temperature: 1.2,
+        repetition_penalty: 1.3,
+        presence_penalty: 0.4,
+        frequency_penalty: 0.3,
+        ..greedy.clone()
+    };
+    [greedy, hot]
+}
+
+/// How a text ended, its tokens, and the state behind it.
+fn generate(
+    engine: &mut Engine<Gpu>,
+    request: &Request<'_>,
+    proposer: &mut dyn Proposer<Gpu>,
+) -> (Result<(Finish, Vec<u32>), Error>, u64) {
+    engine.reset(0).unwrap();
+    let tokenizer = &tokenizer();
+    let mut generator = Generator { engine, slot: 0, tokenizer, proposer };
+    let result = generator.generate(request, &mut |_| ControlFlow::Continue(()));
+    (result.map(|summary| (summary.finish, summary.tokens)), engine.state_hash(0).unwrap())
+}
+
+/// Proposes what is known to come, and wrong tokens behind so many right ones.
+struct Oracle {
+    text: Vec<u32>,
+    rounds: usize,
+}
+
+impl Proposer<Gpu> for Oracle {
+    fn propose(&mut self, ask: Ask<'_, Gpu>) -> Result<Drafts, Error> {
+        let (right, count) = (self.rounds * 7 % 9, 1 + self.rounds * 5 % 8);
+        self.rounds += 1;
+        let coming = self.text[ask.output.len()..].iter().copied().chain(std::iter::repeat(7));
+        let draft = |(i, token): (usize, u32)| if i < right { token } else { (token + 1) % 256 };
+        let tokens = coming.enumerate().take(count.min(ask.room)).map(draft).collect();
+        Ok(Drafts { source: Source::Lookup, tokens, ..Drafts::default() })
+    }
+}
+
+#[test]
+fn drafts_never_change_a_text_or_a_state() {
+    with_engine(Activations::Int8, &checkpoint(MODEL), sizes(), |engine| {
+        let prompt = prompt(MODEL, "short");
+        let most = if full() { 100 } else { 12 };
+        let few = ["mtp:3", "mtp+lookup:8"];
+        let more = ["mtp:1", "mtp:8", "lookup", "adaptive"];
+        for sampling in samplings() {
+            let request =
+                Request { prompt: &prompt, max_tokens: Some(most), sampling, ..Request::default() };
+            let plain = generate(engine, &request, &mut NoDrafts);
+            let (finish, text) = plain.0.unwrap();
+            assert_eq!((finish, text.len()), (Finish::Length, most));
+            let mut oracle = Oracle { text: text.clone(), rounds: 0 };
+            let found = generate(engine, &request, &mut oracle);
+            assert!(found.0.unwrap().1 == text && found.1 == plain.1, "an oracle");
+            for mode in few.into_iter().chain(more.into_iter().filter(|_| full())) {
+                let mut drafter = Drafter::new(mode.parse().unwrap(), engine);
+                let found = generate(engine, &request, &mut drafter);
+                assert!(found.0.unwrap().1 == text && found.1 == plain.1, "{mode}");
+            }
+        }
+    });
+}
+
+/// Puts another value in front of a row of an f32 matrix.
+fn put(tensor: &mut Tensor, row: usize, value: f32) {
+    let mut bytes = tensor.bytes.to_vec();
+    let at = row * tensor.n_in * 4;
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    tensor.bytes = bytes.into();
+}
+
+/// A tensor of the model by its name in the file.
+fn tensor<'a>(checkpoint: &'a mut Checkpoint, name: &str) -> &'a mut Tensor {
+    let layers = &mut checkpoint.layers;
+    match name {
+        "output" => &mut checkpoint.output,
+        "token_embd" => &mut checkpoint.token_embd,
+        "router" => &mut layers[0].moe.router,
+        "delta rule" => match &mut layers[0].mixer {
+            Mixer::Gdn(gdn) => &mut gdn.qkv,
+            Mixer::Attention(_) => panic!("no delta-rule layer"),
+        },
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn fault_117_fault_133_nan_in_a_matrix_ends_in_an_error() {
+    let sound = checkpoint(MODEL);
+    let tokens = prompt(MODEL, "short");
+    for name in ["output", "token_embd", "router", "delta rule"] {
+        let mut damaged = sound.clone();
+        let row = if name == "token_embd" { tokens[3] as usize } else { 0 };
+        put(tensor(&mut damaged, name), row, f32::NAN);
+        with_engine(Activations::Int8, &damaged, sizes(), |engine| {
+            let request = Request { prompt: &tokens, max_tokens: Some(4), ..Request::default() };
+            let (result, _) = generate(engine, &request, &mut NoDrafts);
+            let is_non_finite =
+                matches!(result, Err(Error::Sampling(SamplingError::NonFinite { .. })));
+            assert!(is_non_finite, "{name}: {result:?}");
+        });
+    }
+}
