@@ -2,6 +2,9 @@
 // as bits. A group of GROUP threads per row; each round takes the best key behind the one before.
 
 const PARTS: u32 = 8u;
+// Experts of a thread.
+const EACH: u32 = (EXPERTS + GROUP - 1u) / GROUP;
+const NONE: u32 = 0xffffffffu;
 
 var<workgroup> keys: array<vec2<u32>, THREADS>;
 var<workgroup> parts: array<vec2<u32>, THREADS / PARTS>;
@@ -11,25 +14,27 @@ var<workgroup> nan: array<u32, THREADS>;
 fn choose(row: u32, here: bool, thread: u32) {
     let lane = thread % GROUP;
     let base = thread - lane;
-    let first = row * p.experts;
+    let first = row * EXPERTS;
     var bad = 0u;
-    if here {
-        for (var i = lane; i < p.experts; i += GROUP) {
-            if is_nan_bits(logits[first + i]) {
-                bad = 1u;
-            }
+    var own: array<u32, EACH>;
+    for (var k = 0u; k < EACH; k++) {
+        let i = lane + k * GROUP;
+        own[k] = NONE;
+        if here && i < EXPERTS {
+            let bits = logits[first + i];
+            own[k] = falling(bits);
+            bad |= select(0u, 1u, is_nan_bits(bits));
         }
     }
     nan[thread] = bad;
     var last = vec2(0u, 0u);
     for (var j = 0u; j < p.used; j++) {
         var mine = vec2(0xffffffffu, 0xffffffffu);
-        if here {
-            for (var i = lane; i < p.experts; i += GROUP) {
-                let key = vec2(falling(logits[first + i]), i);
-                if (j == 0u || before(last, key)) && before(key, mine) {
-                    mine = key;
-                }
+        for (var k = 0u; k < EACH; k++) {
+            let i = lane + k * GROUP;
+            let key = vec2(own[k], select(NONE, i, here && i < EXPERTS));
+            if (j == 0u || before(last, key)) && before(key, mine) {
+                mine = key;
             }
         }
         keys[thread] = mine;

@@ -80,6 +80,11 @@ impl Gpu {
         self.recorder.profile(on)
     }
 
+    /// Seconds that were spent waiting for the GPU so far; the rest of a window is recording.
+    pub fn waited(&self) -> f64 {
+        self.recorder.waited()
+    }
+
     /// Calls of kernels so far.
     pub fn calls(&self) -> u64 {
         self.recorder.calls()

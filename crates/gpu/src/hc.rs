@@ -65,6 +65,7 @@ impl Hc for Gpu {
         rows: usize,
         out: HcRead<'_, GpuBuffer>,
     ) {
+        self.recorder.submit_much();
         // A lack of memory is kept as a fault.
         let _ = self.read_streams(shape, w, (x, rows), &out);
     }

@@ -69,7 +69,9 @@ mod tests {
     /// not run through.
     fn all() -> Vec<Kernel> {
         let mut all: Vec<_> = Elementwise::ALL.iter().map(|&k| Kernel::Elementwise(k)).collect();
-        all.extend([PlanStep::Few, PlanStep::Choose, PlanStep::Group(512)].map(Kernel::Plan));
+        all.extend(
+            [PlanStep::Few(300), PlanStep::Choose(512), PlanStep::Group(512)].map(Kernel::Plan),
+        );
         all.extend(GdnKernel::some().map(Kernel::Gdn));
         all.extend(HcKernel::some().into_iter().map(Kernel::Hc));
         all.extend([Kernel::Argmax, Kernel::MtpInput]);

@@ -47,10 +47,10 @@ params! {
 /// A step of making a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PlanStep {
-    /// All of it, for windows of few pairs.
-    Few,
+    /// All of it, for windows of few pairs, of so many experts.
+    Few(u32),
     /// Experts and weights of every row.
-    Choose,
+    Choose(u32),
     /// Pairs by expert, of so many experts.
     Group(u32),
 }
@@ -62,14 +62,14 @@ impl PlanStep {
         let order = include_str!("../shaders/order.wgsl");
         let choose = include_str!("../shaders/plan_choose.wgsl");
         match self {
-            Self::Few => {
-                let constants = [("THREADS", THREADS), ("GROUP", GROUP)];
+            Self::Few(experts) => {
+                let constants = [("THREADS", THREADS), ("GROUP", GROUP), ("EXPERTS", experts)];
                 let bindings = chosen.into_iter().chain(grouped).collect();
                 let sources = [order, choose, include_str!("../shaders/plan_few.wgsl")];
                 Shader::new::<PlanParams>("plan_few", &constants, bindings, &sources)
             }
-            Self::Choose => {
-                let constants = [("THREADS", GROUP), ("GROUP", GROUP)];
+            Self::Choose(experts) => {
+                let constants = [("THREADS", GROUP), ("GROUP", GROUP), ("EXPERTS", experts)];
                 let sources = [order, choose, include_str!("../shaders/plan_rows.wgsl")];
                 Shader::new::<PlanParams>("plan_choose", &constants, chosen.to_vec(), &sources)
             }
@@ -149,9 +149,13 @@ impl Gpu {
         let (chosen, weights, logits) = (chosen.all(), weights.all(), logits.all());
         let (order, tiles) = (order.all(), tiles.all());
         if pairs <= THREADS as usize && rows <= FEW_ROWS {
-            dispatch(PlanStep::Few, &[chosen, weights, logits, order, tiles], [1, 1, 1]);
+            dispatch(
+                PlanStep::Few(experts as u32),
+                &[chosen, weights, logits, order, tiles],
+                [1, 1, 1],
+            );
         } else {
-            dispatch(PlanStep::Choose, &[chosen, weights, logits], grid);
+            dispatch(PlanStep::Choose(experts as u32), &[chosen, weights, logits], grid);
             dispatch(PlanStep::Group(experts as u32), &[order, tiles, chosen], [1, 1, 1]);
         }
         Some(())

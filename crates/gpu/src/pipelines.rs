@@ -7,6 +7,7 @@ use crate::kernel::Kernel;
 use crate::shader::{Access, Shader};
 use kernels::Error;
 use std::collections::HashMap;
+use std::sync::Arc;
 use wgpu::{BindGroup, BindGroupLayout, ComputePipeline, ErrorFilter};
 
 /// A compiled kernel.
@@ -24,13 +25,65 @@ pub(crate) struct Pipelines {
     device: wgpu::Device,
     faults: Faults,
     /// `None` where the driver refused the kernel.
-    compiled: HashMap<Kernel, Option<Compiled>>,
+    compiled: HashMap<Kernel, Option<Arc<Compiled>>>,
     groups: HashMap<(Kernel, Vec<SliceId>), BindGroup>,
+    recent: Recent,
 }
+
+/// The calls of windows a while ago in their order. A window makes the calls of one before that had
+/// as many rows, so the next one is most often found without a look at the tables.
+#[derive(Debug, Default)]
+struct Recent {
+    /// Rows of the windows, and their calls.
+    lists: Vec<(usize, Vec<Bound>)>,
+    /// Rows of the present one.
+    rows: usize,
+    /// The list that is followed, and the place of the next call in it.
+    list: usize,
+    next: usize,
+}
+
+impl Recent {
+    /// Where the next call, which is `same`, is or is to be put.
+    fn place(&mut self, same: impl Fn(&Bound) -> bool) -> (&mut Vec<Bound>, usize) {
+        if self.next == 0 || self.next >= MOST_CALLS {
+            self.next = 0;
+            let rows = self.rows;
+            let fits =
+                |(n, calls): &(usize, Vec<Bound>)| *n == rows && calls.first().is_some_and(&same);
+            self.list = self.lists.iter().position(fits).unwrap_or_else(|| {
+                if self.lists.len() == MOST_LISTS {
+                    self.lists.remove(0);
+                }
+                self.lists.push((rows, Vec::new()));
+                self.lists.len() - 1
+            });
+        }
+        let place = self.next;
+        self.next += 1;
+        (&mut self.lists[self.list].1, place)
+    }
+}
+
+/// A call's kernel with its buffers.
+#[derive(Debug)]
+struct Bound {
+    kernel: Kernel,
+    ids: Vec<SliceId>,
+    compiled: Arc<Compiled>,
+    group: BindGroup,
+}
+
+/// Windows whose calls are remembered in their order.
+const MOST_LISTS: usize = 12;
+
+/// Calls of a window that are remembered.
+const MOST_CALLS: usize = 8192;
 
 impl Pipelines {
     pub(crate) fn new(device: wgpu::Device, faults: Faults) -> Self {
-        Self { device, faults, compiled: HashMap::new(), groups: HashMap::new() }
+        let (compiled, groups) = (HashMap::new(), HashMap::new());
+        Self { device, faults, compiled, groups, recent: Recent::default() }
     }
 
     /// The kernel with these buffers bound; `None` if it could not be built, which is kept as a
@@ -40,17 +93,36 @@ impl Pipelines {
         kernel: Kernel,
         slices: &[Slice<'_>],
     ) -> Option<(&Compiled, &BindGroup)> {
-        let (device, faults) = (&self.device, &self.faults);
-        let compiled = self.compiled.entry(kernel).or_insert_with(|| {
-            compile(device, &kernel.shader()).map_err(|error| faults.add(error)).ok()
-        });
-        let compiled = compiled.as_ref()?;
-        let ids = slices.iter().map(Slice::id).collect();
-        let group = self
-            .groups
-            .entry((kernel, ids))
-            .or_insert_with(|| bind(device, &compiled.layout, slices));
-        Some((compiled, group))
+        let same = |bound: &Bound| {
+            bound.kernel == kernel
+                && bound.ids.len() == slices.len()
+                && bound.ids.iter().zip(slices).all(|(id, slice)| *id == slice.id())
+        };
+        let (calls, place) = self.recent.place(same);
+        if !calls.get(place).is_some_and(same) {
+            let (device, faults) = (&self.device, &self.faults);
+            let compiled = self.compiled.entry(kernel).or_insert_with(|| {
+                let built = compile(device, &kernel.shader()).map(Arc::new);
+                built.map_err(|error| faults.add(error)).ok()
+            });
+            let compiled = compiled.clone()?;
+            let ids: Vec<SliceId> = slices.iter().map(Slice::id).collect();
+            let group = self
+                .groups
+                .entry((kernel, ids.clone()))
+                .or_insert_with(|| bind(device, &compiled.layout, slices))
+                .clone();
+            calls.truncate(place);
+            calls.push(Bound { kernel, ids, compiled, group });
+        }
+        let bound = calls.last().filter(|_| calls.len() <= place).or(calls.get(place))?;
+        Some((&bound.compiled, &bound.group))
+    }
+
+    /// A window of so many rows begins.
+    pub(crate) fn begin(&mut self, rows: usize) {
+        self.recent.rows = rows;
+        self.recent.next = 0;
     }
 
     /// Number of bind groups that are kept.
@@ -63,6 +135,7 @@ impl Pipelines {
     pub(crate) fn forget(&mut self, buffers: &[u64]) {
         if !buffers.is_empty() {
             self.groups.retain(|(_, slices), _| slices.iter().all(|s| !buffers.contains(&s.0)));
+            self.recent = Recent { rows: self.recent.rows, ..Recent::default() };
         }
     }
 }

@@ -98,7 +98,7 @@ impl Product {
     /// Bytes of workgroup memory.
     fn workgroup_bytes(&self) -> u32 {
         let sums = self.segments().map(|s| s.tile.rows * self.width.tokens()).max().unwrap_or(1);
-        let words: usize = self.books().iter().map(|book| book.words().len()).sum();
+        let words: usize = self.books().iter().map(|book| book.len()).sum();
         4 * (self.threads() * sums + words as u32)
     }
 }
@@ -207,7 +207,7 @@ impl Gpu {
             },
         };
         let segment = |tile| Segment { format, activations: x.path(), tile };
-        let built_in = Tile::built_in(matrix.units(), matrix.n_out);
+        let built_in = Tile::built_in(matrix.units(), matrix.n_out, matrix.experts);
         let few = self.forced_few.unwrap_or_else(|| matrix.tiles.get(source.rows_of_window));
         let chosen = segment(self.forced_tile.unwrap_or_else(|| few.applied(built_in)));
         let segment = if source.fits(chosen) { chosen } else { segment(built_in) };

@@ -14,10 +14,14 @@ use kernels::Error;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use wgpu::{CommandEncoder, ComputePass};
 
 /// Bytes that may be on their way at once: there is a copy of them until they are on the device.
 const UPLOAD_CHUNK: usize = 32 << 20;
+
+/// Calls that are recorded before the device gets them.
+const LIST_CALLS: usize = 32;
 
 /// Most workgroups along one axis of a grid, on every device.
 pub(crate) const MAX_GRID: u32 = 65535;
@@ -39,6 +43,10 @@ pub(crate) struct Recorder {
     download: GpuBuffer,
     /// Calls of kernels so far.
     calls: u64,
+    /// Calls of the list that is open.
+    open_calls: usize,
+    /// Seconds that were spent waiting for the device.
+    waited: f64,
     /// There once the first work was waited for.
     timer: Option<Timer>,
     /// While calls are timed one by one.
@@ -95,6 +103,8 @@ impl Recorder {
             encoder,
             download,
             calls: 0,
+            open_calls: 0,
+            waited: 0.0,
             timer: None,
             profile: None,
             uploading: 0,
@@ -326,9 +336,28 @@ impl Recorder {
         self.device.destroy();
     }
 
+    /// Hands what is recorded to the device if that is much, so that it begins while the rest is
+    /// recorded. No place of [`Recorder::constants`] may be in use.
+    pub(crate) fn submit_much(&mut self) {
+        if self.open_calls >= LIST_CALLS {
+            self.submit();
+        }
+    }
+
+    /// A window of so many rows begins: it is likely to make the calls of one before.
+    pub(crate) fn begin_window(&mut self, rows: usize) {
+        self.pipelines.begin(rows);
+    }
+
+    /// Seconds that were spent waiting for the device.
+    pub(crate) fn waited(&self) -> f64 {
+        self.waited
+    }
+
     /// Hands all that is recorded to the device.
     pub(crate) fn submit(&mut self) {
         self.record_products();
+        self.open_calls = 0;
         #[cfg(test)]
         {
             self.submissions += 1;
@@ -371,6 +400,7 @@ impl Recorder {
     /// Waits for all that was submitted.
     fn wait(&mut self) {
         self.uploading = 0;
+        let begun = Instant::now();
         let poll = wgpu::PollType::wait_indefinitely();
         // wgpu panics here when the device is lost; the process must live and say so.
         match catch_unwind(AssertUnwindSafe(|| self.device.poll(poll))) {
@@ -378,6 +408,7 @@ impl Recorder {
             Ok(Err(error)) => self.faults.add(fault(error.to_string())),
             Err(_) => self.faults.add(fault("waiting for the device failed".to_owned())),
         }
+        self.waited += begun.elapsed().as_secs_f64();
     }
 
     /// The pass that a call of `kernel` is recorded in.

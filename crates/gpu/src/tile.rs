@@ -28,9 +28,10 @@ pub(crate) const UNROLL: u32 = 2;
 impl Tile {
     /// The tile that is built in for weight rows of `units` units: of those that were timed on an
     /// H200, the best in the geometric mean over formats.
-    pub(crate) fn built_in(units: usize, weight_rows: usize) -> Self {
+    pub(crate) fn built_in(units: usize, weight_rows: usize, experts: usize) -> Self {
         let lanes = units.next_power_of_two().clamp(1, 16) as u32;
-        let splits = if units >= 64 && weight_rows <= FEW_ROWS { 4 } else { 1 };
+        // A row of a window has rows of several experts, so there are workgroups enough.
+        let splits = if units >= 64 && weight_rows <= FEW_ROWS && experts == 1 { 4 } else { 1 };
         let rows = if weight_rows >= ROWS_FOR_TWO { 2 } else { 1 };
         Self { lanes, rows, subgroups: 4, splits }
     }

@@ -347,6 +347,18 @@ layout!(BYTES, 32, [16, 16, 16], 2, ScaledHalves, None, AnyPacked, "unit", "pack
 layout!(BYTES_AFFINE, 32, [16, 16, 16], 2, AffineHalves, None, AnyPacked, "unit", "packed");
 
 impl Book {
+    /// Number of words of the table.
+    pub(crate) fn len(self) -> usize {
+        use quant::codebook::{IQ2S_GRID, IQ3S_GRID, IQ3XXS_GRID};
+        match self {
+            Self::None => 0,
+            Self::Iq4 => 256,
+            Self::Iq3S => IQ3S_GRID.len(),
+            Self::Iq3Xxs => IQ3XXS_GRID.len(),
+            Self::Iq2S => 2 * IQ2S_GRID.len(),
+        }
+    }
+
     /// The words of the table.
     pub(crate) fn words(self) -> Vec<u32> {
         use quant::codebook::{IQ2S_GRID, IQ3S_GRID, IQ3XXS_GRID, KVALUES_IQ4NL};

@@ -117,7 +117,7 @@ fn table(book: Book, width: Width) -> String {
         (_, Width::Many(_)) => return String::new(),
         (Book::None, Width::Few(_)) => include_str!("../../shaders/no_book.wgsl").to_owned(),
         (book, Width::Few(_)) => {
-            let words = book.words().len();
+            let words = book.len();
             format!("const BOOK: u32 = {words}u;\n{}", include_str!("../../shaders/book.wgsl"))
         }
     };

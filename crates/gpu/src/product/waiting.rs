@@ -115,7 +115,29 @@ impl Products {
                 && other.reads().all(|read| *read != next.y)
                 && same_kind_same_input(&other.input, &next.input)
         });
-        apart && fits(&call(self.0.iter().chain([next])), limits)
+        apart && self.fits(next, limits)
+    }
+
+    /// Whether a call of all of them is within the limits of the device.
+    fn fits(&self, next: &Waiting, limits: CallLimits) -> bool {
+        let all = || self.0.iter().chain([next]);
+        let count = self.0.len() + 1;
+        let has = |float: bool| all().any(|one| matches!(one.input, Inputs::Float(_)) == float);
+        let mut books: [Option<Book>; MAX_SEGMENTS] = [None; MAX_SEGMENTS];
+        for (index, one) in all().enumerate() {
+            let book = one.table.as_ref().map(|(book, _)| *book);
+            books[index] = book.filter(|book| !books.contains(&Some(*book)));
+        }
+        let books = books.into_iter().flatten();
+        let plan = if next.source.plan.is_some() { 2 } else { 0 };
+        let inputs = usize::from(has(true)) + 2 * usize::from(has(false));
+        let bindings = 3 * count + inputs + books.clone().count() + plan;
+        let params = 4 * (HEAD_WORDS + SEGMENT_WORDS * count);
+        let tokens = next.source.width.tokens();
+        let sums = all().map(|one| one.segment.tile.rows * tokens).max().unwrap_or(1);
+        let words: usize = books.map(Book::len).sum();
+        let bytes = 4 * (32 * next.segment.tile.subgroups * sums + words as u32);
+        bindings <= limits.bindings && params <= limits.params && bytes <= WORKGROUP_BYTES
     }
 
     pub(crate) fn push(&mut self, next: Waiting) {
@@ -136,12 +158,6 @@ fn same_kind_same_input(a: &Inputs, b: &Inputs) -> bool {
         (Inputs::Int8 { codes: a, .. }, Inputs::Int8 { codes: b, .. }) => a == b,
         _ => true,
     }
-}
-
-fn fits(call: &SharedCall, limits: CallLimits) -> bool {
-    call.buffers.len() <= limits.bindings
-        && 4 * call.params.len() <= limits.params
-        && call.kernel.workgroup_bytes() <= WORKGROUP_BYTES
 }
 
 /// Buffers in the order of the bindings in `text`.

@@ -19,6 +19,9 @@ const DEFAULT_CONTEXT: usize = 8192;
 /// The window without --chunk.
 const DEFAULT_CHUNK: usize = 256;
 
+/// The same on a GPU, which needs more rows to be busy.
+const DEFAULT_GPU_CHUNK: usize = 1024;
+
 /// The longest context that the model crate accepts.
 const MAX_CONTEXT: u64 = model::sizes::MAX_CONTEXT as u64;
 
@@ -153,7 +156,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "F", value_parser = parse_scale, requires = "rope_scaling")]
     rope_scale: Option<f32>,
     /// Tokens of a prompt that are computed together. Changes speed and memory, never a result.
-    /// [default: 256]
+    /// [default: 256, on a GPU 1024]
     #[arg(long, value_name = "TOKENS", value_parser = value_parser!(u64).range(1..=MAX_CONTEXT))]
     chunk: Option<u64>,
 }
@@ -246,7 +249,11 @@ impl DeviceArgs {
     /// Sizes of an engine for one sequence of up to `context` tokens and a model that was made for
     /// `model_context`.
     pub(crate) fn config(&self, context: usize, model_context: usize) -> EngineConfig {
-        let chunk = count(self.chunk).unwrap_or(DEFAULT_CHUNK).min(context);
+        let default = || match self.backend() {
+            Chosen::Gpu => DEFAULT_GPU_CHUNK,
+            Chosen::Cpu | Chosen::Reference => DEFAULT_CHUNK,
+        };
+        let chunk = count(self.chunk).unwrap_or_else(default).min(context);
         let kv = self.kv.into();
         let rope_scaling = self.scaling(context, model_context);
         EngineConfig { slots: 1, context, chunk, kv, rope_scaling, ..EngineConfig::default() }

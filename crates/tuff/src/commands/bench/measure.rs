@@ -66,6 +66,9 @@ pub(super) struct Kernels {
     pub(super) windows: usize,
     /// Kernels that were started.
     pub(super) calls: u64,
+    /// Seconds of the host at work, and of its waiting for the device.
+    pub(super) recording: f64,
+    pub(super) waited: f64,
     pub(super) times: BTreeMap<String, KernelTime>,
 }
 
@@ -108,24 +111,25 @@ impl<'a, B: Profiled> Bench<'a, B> {
     /// Every test once more with its kernels timed one by one, on devices that can do that.
     fn kernels(&mut self) -> Result<Vec<Kernels>, Error> {
         let mut all = Vec::new();
-        if self.engine.backend_mut().kernel_calls().is_none() {
+        if self.engine.backend_mut().device_use().is_none() {
             return Ok(all);
         }
         for &test in self.plan.tests.iter().filter(|test| test.kind != Kind::Slots) {
-            let mut run = |on| {
-                self.start(test)?;
-                let windows = test.windows(self.plan.config.chunk);
-                let count = windows.len();
-                self.engine.backend_mut().time_kernels(on);
-                let before = self.engine.backend_mut().kernel_calls();
-                self.windows(test.depth, windows, |_| {})?;
-                let after = self.engine.backend_mut().kernel_calls();
-                let calls = after.unwrap_or(0) - before.unwrap_or(0);
-                let times = self.engine.backend_mut().time_kernels(false);
-                Ok(Kernels { test, windows: count, calls, times })
-            };
-            let result: Result<Kernels, Error> = run(true);
-            all.push(result?);
+            let windows = || test.windows(self.plan.config.chunk);
+            let count = windows().len();
+            let (plain, timed) = (windows(), windows());
+            self.start(test)?;
+            let before = self.engine.backend_mut().device_use().unwrap_or_default();
+            let mut time = Duration::ZERO;
+            self.windows(test.depth, plain, |window| time += window)?;
+            let after = self.engine.backend_mut().device_use().unwrap_or_default();
+            self.start(test)?;
+            self.engine.backend_mut().time_kernels(true);
+            self.windows(test.depth, timed, |_| {})?;
+            let times = self.engine.backend_mut().time_kernels(false);
+            let (calls, waited) = (after.0 - before.0, after.1 - before.1);
+            let recording = time.as_secs_f64() - waited;
+            all.push(Kernels { test, windows: count, calls, recording, waited, times });
         }
         Ok(all)
     }

@@ -29,8 +29,9 @@ pub(super) trait Profiled: Backend {
         BTreeMap::new()
     }
 
-    /// Kernels that were started so far, where that is a figure of interest.
-    fn kernel_calls(&self) -> Option<u64> {
+    /// Kernels that were started so far, and seconds that were spent waiting for the device, where
+    /// these are figures of interest.
+    fn device_use(&self) -> Option<(u64, f64)> {
         None
     }
 }
@@ -64,7 +65,7 @@ impl Profiled for Gpu {
         self.profile(on)
     }
 
-    fn kernel_calls(&self) -> Option<u64> {
-        Some(self.calls())
+    fn device_use(&self) -> Option<(u64, f64)> {
+        Some((self.calls(), self.waited()))
     }
 }

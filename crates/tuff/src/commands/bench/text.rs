@@ -72,11 +72,14 @@ fn kernel_times(kernels: &Kernels, all: &[Figures<'_>]) -> String {
     let window = all.iter().find(|figures| figures.measured.test == kernels.test);
     let window = window.map_or(0.0, |figures| figures.window.seconds);
     let mut text = format!(
-        "{}: {} kernels and {} ms in them per window of {} ms\n\n",
+        "{}: {} kernels per window of {} ms; the host records for {} ms and waits for {} ms; timed \
+         one by one the kernels take {} ms\n\n",
         kernels.test.name(),
         number(kernels.calls as f64 / windows),
-        number(busy / windows * 1e3),
         number(window * 1e3),
+        number(kernels.recording / windows * 1e3),
+        number(kernels.waited / windows * 1e3),
+        number(busy / windows * 1e3),
     );
     let columns = [
         ("kernel", Side::Left),
