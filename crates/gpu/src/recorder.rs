@@ -47,8 +47,7 @@ pub(crate) struct Recorder {
     open_calls: usize,
     /// Seconds that were spent waiting for the device.
     waited: f64,
-    /// There once the first work was waited for.
-    timer: Option<Timer>,
+    timer: Timer,
     /// While calls are timed one by one.
     profile: Option<Profile>,
     /// Bytes that were uploaded since the device was last waited for.
@@ -85,6 +84,7 @@ impl Recorder {
         let constants = Constants::new(&allocator)?;
         let download = allocator.readable(1 << 16)?;
         let (pass, encoder) = (None, None);
+        let timer = Timer::new(&device, &queue);
         let limits = device.limits();
         let call_limits = CallLimits {
             bindings: limits.max_storage_buffers_per_shader_stage as usize,
@@ -105,7 +105,7 @@ impl Recorder {
             calls: 0,
             open_calls: 0,
             waited: 0.0,
-            timer: None,
+            timer,
             profile: None,
             uploading: 0,
             #[cfg(test)]
@@ -264,21 +264,20 @@ impl Recorder {
     /// # Errors
     /// The first fault since the last download.
     pub(crate) fn finish(&mut self) -> Result<f64, Error> {
-        let mut timer = self.timer.take().unwrap_or_else(|| Timer::new(&self.device, &self.queue));
-        let encoder = self.encoder();
-        timer.begin(encoder);
-        timer.end(encoder);
+        self.encoder();
+        if let Some(encoder) = &mut self.encoder {
+            self.timer.end(encoder);
+        }
         self.submit();
         let mut stamps = [0u64; 2];
-        let read = match timer.readable().cloned() {
+        let read = match self.timer.readable().cloned() {
             Some(buffer) => self.read(&buffer, bytemuck::cast_slice_mut(&mut stamps)),
             None => {
                 self.wait();
                 false
             }
         };
-        let seconds = timer.take(read.then_some(stamps));
-        self.timer = Some(timer);
+        let seconds = self.timer.take(read.then_some(stamps));
         self.faults.take().map(|()| seconds)
     }
 
@@ -436,7 +435,7 @@ impl Recorder {
         let Self { device, encoder, timer, .. } = self;
         encoder.get_or_insert_with(|| {
             let mut encoder = device.create_command_encoder(&Default::default());
-            timer.iter_mut().for_each(|timer| timer.begin(&mut encoder));
+            timer.begin(&mut encoder);
             encoder
         })
     }

@@ -74,12 +74,12 @@ pub(crate) fn measure<B: Device>(
     Ok(Measured { median_us, best_us, calls: times.len() * clock.batch, cost })
 }
 
-/// Seconds that a device which does its work later is given at a time, so that its own clock is
-/// fine enough and the host is not what is measured.
-const BATCH_SECONDS: f64 = 5e-4;
+/// Seconds that a device which does its work later is given at a time: less leaves it idle in
+/// between, and a GPU that is idle lowers its clock.
+const BATCH_SECONDS: f64 = 1e-2;
 
 /// Most calls of a batch.
-const MOST_CALLS: f64 = 256.0;
+const MOST_CALLS: f64 = 2048.0;
 
 /// Tells how long calls take, whether they are done when they return or later.
 #[derive(Debug)]
