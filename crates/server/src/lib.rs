@@ -9,6 +9,7 @@
 
 mod body;
 mod config;
+mod connections;
 mod error;
 mod fields;
 mod guard;
