@@ -132,7 +132,9 @@ async fn around(State(service): State<Arc<Service>>, request: Request, next: Nex
         Err(error) => Failure(error).into_response(),
     };
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        let methods = response.headers_mut().remove(header::ALLOW);
         response = dialect.failure(&error);
+        response.headers_mut().extend(methods.map(|methods| (header::ALLOW, methods)));
     }
     let route = route.as_deref().unwrap_or("other");
     service.metrics.request(route, response.status().as_u16());

@@ -63,14 +63,23 @@ fn fault_110_asked_twice_it_stops_at_once() {
 
 #[test]
 fn fault_110_requests_that_do_not_end_are_broken_off_with_a_word() {
-    let mut setup = Setup { slots: 1, ..Setup::default() };
-    setup.config.drain = Duration::from_millis(1);
-    let server = start(setup);
-    let mut connection = server.open(CHAT, &long(&json!({"stream": true})));
-    read_until(&mut connection, "reasoning_content");
-    server.stopper.ask();
-    let rest = read_until(&mut connection, "server_error");
-    assert!(rest.contains("shutting down"), "{rest}");
+    let input = json!({"input": "Go on.", "messages": null});
+    for (path, more, word) in [
+        (CHAT, json!({}), "data: {\"error\""),
+        ("/v1/messages", json!({}), "event: error"),
+        ("/v1/responses", input, "event: response.failed"),
+    ] {
+        let mut setup = Setup { slots: 1, ..Setup::default() };
+        setup.config.drain = Duration::from_millis(1);
+        let server = start(setup);
+        let mut body = long(&json!({"stream": true}));
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mut connection = server.open(path, &body);
+        read_until(&mut connection, "delta");
+        server.stopper.ask();
+        let rest = read_until(&mut connection, "shutting down");
+        assert!(rest.contains(word), "{rest}");
+    }
 }
 
 fn refuses(server: &Server) -> bool {
