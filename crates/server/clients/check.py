@@ -192,15 +192,13 @@ def agent():
         choice = forced if turn < 2 else "none"
         answer = gpt.chat.completions.create(model=model, messages=history, tools=[CHAT_TOOL],
             tool_choice=choice, max_tokens=40, reasoning_effort="none", **SEED).choices[0].message
-        # What was cut off is no call that can be answered.
-        calls = [c for c in answer.tool_calls or [] if is_json(c.function.arguments)]
-        if not calls:
-            history.append({"role": "assistant", "content": answer.content or "-"})
-            history.append({"role": "user", "content": "Go on."})
-            continue
-        history.append({**answer.model_dump(exclude_none=True),
-                        "tool_calls": [c.model_dump() for c in calls]})
-        history += [{"role": "tool", "tool_call_id": c.id, "content": "Sunny."} for c in calls]
+        calls = [call.model_dump() for call in answer.tool_calls or []]
+        assert calls or turn == 2
+        for call in calls:
+            call["function"]["arguments"] = repaired(call["function"]["arguments"])
+        history.append({"role": "assistant", "content": answer.content, "tool_calls": calls or None})
+        history += [{"role": "tool", "tool_call_id": call["id"], "content": "Sunny."}
+                    for call in reversed(calls)]
     history = [{"role": "user", "content": "What is the weather in Rome?"}]
     for turn in range(3):
         choice = {"type": "tool", "name": "weather"} if turn < 2 else {"type": "none"}
@@ -218,19 +216,24 @@ def agent():
         answer = gpt.responses.create(model=model, input=items, tools=[RESPONSE_TOOL],
             tool_choice=choice, max_output_tokens=40, reasoning={"effort": "none"},
             extra_body=SEED)
-        calls = [item for item in answer.output
-                 if item.type == "function_call" and is_json(item.arguments)]
-        items += [item for item in answer.output if item.type != "function_call"] + calls
-        items += [{"type": "function_call_output", "call_id": call.call_id, "output": "Sunny."}
-                  for call in calls] or [{"role": "user", "content": "Go on."}]
+        output = [item.model_dump(exclude_none=True) for item in answer.output]
+        calls = [item for item in output if item["type"] == "function_call"]
+        assert calls or turn == 2
+        for call in calls:
+            call["arguments"] = repaired(call["arguments"])
+        items += output
+        items += [{"type": "function_call_output", "call_id": call["call_id"], "output": "Sunny."}
+                  for call in calls]
     return 9
 
 
-def is_json(text):
+def repaired(arguments):
+    """Arguments as an agent sends them back: none where the answer was cut off within them."""
     try:
-        return isinstance(json.loads(text), dict)
+        json.loads(arguments)
+        return arguments
     except ValueError:
-        return False
+        return "{}"
 
 
 for check in (chat, completions, responses, messages, agent):
