@@ -1,10 +1,10 @@
 //! HTTP on the engine.
 //!
-//! The way of a request: a wire format (`openai`, `anthropic`, `responses`) reads it into a [`request::Generate`], which
-//! knows of no wire format; `prepare` makes jobs of it; the `worker` thread owns the engine, runs
-//! them beside all others and reads their text into [`output::Output`] events; `wire` hands these
-//! back to the format, one by one or as a whole. A new wire format is a reader, an implementation
-//! of `wire::Wire`, and a route.
+//! The way of a request: a wire format (`openai`, `anthropic`, `responses`) reads it into a
+//! [`request::Generate`], which knows of no wire format; `prepare` makes jobs of it; the `worker`
+//! thread owns the engine, runs them beside all others and reads their text into
+//! [`output::Output`] events; `wire` hands these back to the format, one by one or as a whole. A
+//! new wire format is a reader, an implementation of `wire::Wire`, and a route.
 #![forbid(unsafe_code)]
 
 mod anthropic;
