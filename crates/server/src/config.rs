@@ -57,6 +57,10 @@ pub struct RequestLimits {
     pub body_bytes: usize,
     /// Time for a body to come.
     pub body_time: Duration,
+    /// Time for the headers to come; also how long a connection may wait for its next request.
+    pub header_time: Duration,
+    /// Connections at once; more wait to be taken.
+    pub connections: usize,
     /// Messages of a conversation.
     pub messages: usize,
     /// Functions that may be called.
@@ -78,6 +82,8 @@ impl Default for RequestLimits {
         Self {
             body_bytes: 16 << 20,
             body_time: Duration::from_secs(60),
+            header_time: Duration::from_secs(30),
+            connections: 1024,
             messages: 4096,
             tools: 512,
             choices: 16,

@@ -1,16 +1,20 @@
 //! HTTP on the engine.
 //!
-//! The way of a request: a wire format (`openai`) reads it into a [`request::Generate`], which
-//! knows of no wire format; `prepare` makes jobs of it; the `worker` thread owns the engine, runs
-//! them beside all others and reads their text into [`output::Output`] events; `wire` hands these
-//! back to the format, one by one or as a whole. A new wire format is a reader, an implementation
-//! of `wire::Wire`, and a route.
+//! The way of a request: a wire format (`openai`, `anthropic`, `responses`) reads it into a
+//! [`request::Generate`], which knows of no wire format; `prepare` makes jobs of it; the `worker`
+//! thread owns the engine, runs them beside all others and reads their text into
+//! [`output::Output`] events; `wire` hands these back to the format, one by one or as a whole. A
+//! new wire format is a reader, an implementation of `wire::Wire`, and a route.
 #![forbid(unsafe_code)]
 
+mod anthropic;
 mod body;
 mod config;
+mod connections;
+mod content;
 mod error;
 mod fields;
+mod functions;
 mod guard;
 mod metrics;
 mod openai;
@@ -18,10 +22,12 @@ mod outbox;
 pub mod output;
 mod prepare;
 pub mod request;
+mod responses;
 mod routes;
 mod served;
 mod server;
 mod service;
+mod settings;
 mod status;
 mod stop;
 mod wire;

@@ -61,11 +61,22 @@ impl Metrics {
         let mut bytes = Vec::new();
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut bytes);
         let mut text = String::from_utf8_lossy(&bytes).into_owned();
-        for (name, kind, help, value) in engine_values(status) {
+        let memory = resident_bytes().map(|bytes| {
+            ("process_resident_memory_bytes", "gauge", "Memory of the process.", bytes as f64)
+        });
+        for (name, kind, help, value) in engine_values(status).into_iter().chain(memory) {
             let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n");
         }
         text
     }
+}
+
+/// Memory that the process has; known where Linux tells it.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
 }
 
 fn engine_values(status: &Status) -> Vec<(&'static str, &'static str, &'static str, f64)> {

@@ -1,5 +1,6 @@
 //! What is asked for, apart from how a client wrote it. Every wire format is read into this.
 
+use crate::ApiError;
 use engine::SamplingParams;
 use serde_json::{Map, Value};
 
@@ -108,6 +109,21 @@ impl Effort {
         ("high", Effort::High),
         ("xhigh", Effort::ExtraHigh),
     ];
+
+    /// The effort that the field `param` names; `minimal` is the least that there is, where it is
+    /// not to be none.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn named(name: &str, param: &str) -> Result<Effort, ApiError> {
+        let name = if name == "minimal" { "low" } else { name };
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, effort)| *effort).ok_or_else(|| {
+            let names: Vec<&str> = Self::NAMES.iter().map(|(name, _)| *name).collect();
+            let message = format!("{param} must be minimal or one of {}", names.join(", "));
+            ApiError::field(param, message)
+        })
+    }
 
     /// Its name.
     pub fn name(self) -> &'static str {

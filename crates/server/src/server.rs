@@ -1,6 +1,7 @@
 //! The server from its start to its end.
 
 use crate::config::{Public, ServerConfig};
+use crate::connections;
 use crate::metrics::Metrics;
 use crate::prepare::Defaults;
 use crate::routes;
@@ -8,10 +9,8 @@ use crate::served::ServedModel;
 use crate::service::Service;
 use crate::stop::{StopSignal, Wanted};
 use crate::worker::Worker;
-use axum::serve::ListenerExt;
 use engine::batch::Scheduler;
 use kernels::Backend;
-use std::future::IntoFuture;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -121,12 +120,8 @@ where
         metrics: Metrics::new().map_err(ServeError::Metrics)?,
         preparing: Service::permits(),
     };
-    // Small events are to go out at once.
-    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-    let mut asked = stop.clone();
-    let serving = axum::serve(listener, routes::router(Arc::new(service)))
-        .with_graceful_shutdown(async move { asked.wait(Wanted::Drain).await });
-    let mut serving = tokio::spawn(serving.into_future());
+    let router = routes::router(Arc::new(service));
+    let mut serving = tokio::spawn(connections::answer(listener, router, limits, stop.clone()));
     ready(address);
 
     stop.wait(Wanted::Drain).await;

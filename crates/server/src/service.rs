@@ -33,6 +33,15 @@ pub(crate) struct Service {
     pub(crate) preparing: Arc<Semaphore>,
 }
 
+/// A request that was taken on.
+#[derive(Debug)]
+pub(crate) struct Started {
+    /// Its events.
+    pub(crate) inbox: Inbox,
+    /// Tokens of its prompt.
+    pub(crate) prompt_tokens: usize,
+}
+
 impl Service {
     pub(crate) fn permits() -> Arc<Semaphore> {
         Arc::new(Semaphore::new(PREPARING))
@@ -56,7 +65,7 @@ impl Service {
         done.await.map_err(|_| failed())?
     }
 
-    /// Has answers made; their events. Dropping what is returned cancels them.
+    /// Has answers made. Dropping what is returned cancels them.
     ///
     /// # Errors
     /// Whatever keeps the request from being taken on.
@@ -64,16 +73,17 @@ impl Service {
         self: &Arc<Self>,
         request: Generate,
         id: &str,
-    ) -> Result<Inbox, ApiError> {
+    ) -> Result<Started, ApiError> {
         let id = id.to_owned();
         let work =
             move |service: &Service| prepare(&service.model, service.defaults, &request, &id);
         let answers = self.compute(work).await?;
+        let prompt_tokens = answers.first().map_or(0, |(job, _)| job.prompt.len());
         let (outbox, inbox) = outbox();
         let (accepted, word) = oneshot::channel();
         self.worker.submit(Submission { answers, outbox, accepted })?;
         word.await.map_err(|_| ApiError::going_down())??;
-        Ok(inbox)
+        Ok(Started { inbox, prompt_tokens })
     }
 }
 

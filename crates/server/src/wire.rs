@@ -5,7 +5,7 @@ use crate::ApiError;
 use crate::outbox::Inbox;
 use crate::output::{Output, Whole};
 use crate::request::Generate;
-use crate::service::Service;
+use crate::service::{Service, Started};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -27,8 +27,8 @@ pub(crate) trait Wire: Send + Unpin + 'static {
     /// All answers as one document.
     fn whole(&self, answers: Vec<Whole>) -> Value;
 
-    /// What a stream begins with.
-    fn begin(&mut self, frames: &mut Frames);
+    /// What a stream begins with, behind a prompt of so many tokens.
+    fn begin(&mut self, prompt_tokens: usize, frames: &mut Frames);
 
     /// The next event of an answer; not [`Output::Failed`].
     fn event(&mut self, choice: usize, output: Output, frames: &mut Frames);
@@ -51,6 +51,12 @@ impl Frames {
         let _ = write!(self.0, "data: {data}\n\n");
     }
 
+    /// An event with the name that is its `type`.
+    pub(crate) fn named(&mut self, data: &Value) {
+        let name = data["type"].as_str().unwrap_or_default();
+        let _ = write!(self.0, "event: {name}\ndata: {data}\n\n");
+    }
+
     /// An event with a word in place of JSON.
     pub(crate) fn word(&mut self, word: &str) {
         let _ = write!(self.0, "data: {word}\n\n");
@@ -68,7 +74,7 @@ pub(crate) async fn whole(
 ) -> Result<Response, ApiError> {
     let started = Instant::now();
     let mut answers = vec![Whole::default(); request.choices];
-    let mut inbox = service.start(request, id).await?;
+    let Started { mut inbox, .. } = service.start(request, id).await?;
     let mut first = true;
     while let Some((choice, output)) = inbox.next().await {
         if std::mem::take(&mut first) {
@@ -96,11 +102,11 @@ pub(crate) async fn stream(
 ) -> Result<Response, ApiError> {
     let started = Instant::now();
     let answers = request.choices;
-    let inbox = service.start(request, id).await?;
+    let Started { inbox, prompt_tokens } = service.start(request, id).await?;
     let mut keep_alive = interval(KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     keep_alive.reset();
-    let stage = Stage::Begin;
+    let stage = Stage::Begin { prompt_tokens };
     let service = service.clone();
     let events = Events { inbox, wire, stage, answers, keep_alive, service, started };
     let headers = [
@@ -120,7 +126,7 @@ pub(crate) fn json(status: StatusCode, value: &Value) -> Response {
 /// How far a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    Begin,
+    Begin { prompt_tokens: usize },
     First,
     Running,
     Ended,
@@ -142,8 +148,8 @@ struct Events<W> {
 impl<W: Wire> Events<W> {
     /// Writes all that is there; whether there may be more.
     fn write(&mut self, frames: &mut Frames, context: &mut Context<'_>) {
-        if self.stage == Stage::Begin {
-            self.wire.begin(frames);
+        if let Stage::Begin { prompt_tokens } = self.stage {
+            self.wire.begin(prompt_tokens, frames);
             self.stage = Stage::First;
         }
         while self.stage != Stage::Ended {

@@ -70,7 +70,7 @@ impl Wire for Reply {
         value
     }
 
-    fn begin(&mut self, frames: &mut Frames) {
+    fn begin(&mut self, _: usize, frames: &mut Frames) {
         for choice in 0..self.choices {
             frames.data(&self.chunk(choice, &json!({"role": "assistant", "content": ""})));
         }

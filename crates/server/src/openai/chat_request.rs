@@ -4,8 +4,9 @@ use super::common::{self, Delivery};
 use super::{messages, tools};
 use crate::ApiError;
 use crate::fields::{Fields, wrong_kind};
-use crate::request::{Chat, Effort, Format, Generate, Prompt, ToolChoice};
+use crate::request::{Chat, Effort, Format, Generate, Prompt};
 use crate::service::Service;
+use crate::settings;
 use serde_json::{Map, Value};
 
 /// Variables of a template that are not for requests to set.
@@ -16,12 +17,12 @@ pub(super) fn read(
     mut fields: Fields,
     service: &Service,
 ) -> Result<(Generate, Delivery), ApiError> {
-    common::model(&mut fields, service)?;
+    settings::model(&mut fields, service)?;
     let delivery = common::delivery(&mut fields)?;
     let limits = &service.limits;
     let choices = common::choices(&mut fields, limits)?;
-    let sampling = common::sampling(&mut fields, service)?;
-    let stop = common::stop(&mut fields, limits)?;
+    let sampling = settings::sampling(&mut fields, service)?;
+    let stop = settings::stop(&mut fields, "stop", limits)?;
     let log_probs = log_probs(&mut fields, limits.log_probs)?;
     let max_tokens = fields.count("max_completion_tokens", usize::MAX)?;
     let max_tokens = max_tokens.or(fields.count("max_tokens", usize::MAX)?);
@@ -53,7 +54,6 @@ fn chat(fields: &mut Fields, service: &Service) -> Result<Chat, ApiError> {
     };
     let tools = tools::tools(fields.array("tools")?.unwrap_or_default(), limits.tools)?;
     let tool_choice = tools::choice(fields.value("tool_choice"), &tools)?;
-    let tool_choice = if tools.is_empty() { ToolChoice::None } else { tool_choice };
     Ok(Chat {
         messages,
         tools,
@@ -65,15 +65,8 @@ fn chat(fields: &mut Fields, service: &Service) -> Result<Chat, ApiError> {
 }
 
 fn effort(fields: &mut Fields) -> Result<Option<Effort>, ApiError> {
-    let Some(name) = fields.text("reasoning_effort")? else { return Ok(None) };
-    // The least that there is, where it is not to be none.
-    let name = if name == "minimal" { "low" } else { name.as_str() };
-    let found = Effort::NAMES.iter().find(|(known, _)| *known == name);
-    found.map(|(_, effort)| Some(*effort)).ok_or_else(|| {
-        let names: Vec<&str> = Effort::NAMES.iter().map(|(name, _)| *name).collect();
-        let message = format!("reasoning_effort must be minimal or one of {}", names.join(", "));
-        ApiError::field("reasoning_effort", message)
-    })
+    const NAME: &str = "reasoning_effort";
+    fields.text(NAME)?.map(|name| Effort::named(&name, NAME)).transpose()
 }
 
 fn variables(fields: &mut Fields) -> Result<Map<String, Value>, ApiError> {

@@ -50,7 +50,7 @@ impl Wire for Reply {
         value
     }
 
-    fn begin(&mut self, _: &mut Frames) {}
+    fn begin(&mut self, _: usize, _: &mut Frames) {}
 
     fn event(&mut self, choice: usize, output: Output, frames: &mut Frames) {
         let choice = match output {

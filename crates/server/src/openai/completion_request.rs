@@ -5,6 +5,7 @@ use crate::ApiError;
 use crate::fields::{Fields, wrong_kind};
 use crate::request::{Format, Generate, Prompt};
 use crate::service::Service;
+use crate::settings;
 use serde_json::Value;
 
 /// Tokens of an answer where a request says nothing, as OpenAI has it.
@@ -15,7 +16,7 @@ pub(super) fn read(
     mut fields: Fields,
     service: &Service,
 ) -> Result<(Generate, Delivery), ApiError> {
-    common::model(&mut fields, service)?;
+    settings::model(&mut fields, service)?;
     let delivery = common::delivery(&mut fields)?;
     let limits = &service.limits;
     let choices = common::choices(&mut fields, limits)?;
@@ -25,8 +26,8 @@ pub(super) fn read(
         choices,
         max_tokens: Some(max_tokens),
         min_tokens: fields.count("min_tokens", service.context)?.unwrap_or(0),
-        sampling: common::sampling(&mut fields, service)?,
-        stop: common::stop(&mut fields, limits)?,
+        sampling: settings::sampling(&mut fields, service)?,
+        stop: settings::stop(&mut fields, "stop", limits)?,
         log_probs: fields.count("logprobs", limits.log_probs)?,
         reasoning_budget: None,
         loop_tokens: fields.count("repetition_stop", usize::MAX)?,

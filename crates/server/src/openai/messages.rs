@@ -1,11 +1,15 @@
 //! Messages as OpenAI writes them, into messages as chat templates expect them.
 
 use crate::ApiError;
-use crate::fields::{Fields, wrong_kind};
+use crate::content::{Kinds, arguments, content, results_in_order};
+use crate::fields::Fields;
 use serde_json::{Map, Value, json};
 
 /// Fields of a message that templates have no use for.
 const UNUSED: [&str; 5] = ["name", "refusal", "annotations", "audio", "id"];
+
+/// Parts of a content that are text.
+const PARTS: Kinds = &[("text", "text"), ("refusal", "refusal")];
 
 /// All messages of a request.
 pub(super) fn messages(values: Vec<Value>, most: usize) -> Result<Vec<Value>, ApiError> {
@@ -17,7 +21,10 @@ pub(super) fn messages(values: Vec<Value>, most: usize) -> Result<Vec<Value>, Ap
         return Err(ApiError::field("messages", message));
     }
     let one = |(number, value)| message(value, &format!("messages[{number}]"));
-    values.into_iter().enumerate().map(one).collect()
+    let mut messages: Vec<Value> =
+        values.into_iter().enumerate().map(one).collect::<Result<_, _>>()?;
+    results_in_order(&mut messages);
+    Ok(messages)
 }
 
 fn message(value: Value, name: &str) -> Result<Value, ApiError> {
@@ -40,7 +47,8 @@ fn message(value: Value, name: &str) -> Result<Value, ApiError> {
     let mut message = Map::new();
     message.insert("role".to_owned(), role.into());
     let content_name = fields.name("content");
-    let content = fields.value("content").map(|value| content(value, &content_name)).transpose()?;
+    let content = fields.value("content").map(|value| content(value, &content_name, PARTS));
+    let content = content.transpose()?;
     if role == "assistant" {
         let reasoning = fields.text("reasoning_content")?;
         let reasoning = reasoning.or(fields.text("reasoning")?);
@@ -59,48 +67,12 @@ fn message(value: Value, name: &str) -> Result<Value, ApiError> {
         return Err(ApiError::field(content_name, message));
     }
     if role == "tool" {
-        // Results follow their calls in order; the template does not write the names of calls.
-        fields.ignore(&["tool_call_id"]);
+        message.insert("tool_call_id".to_owned(), fields.text("tool_call_id")?.into());
     }
     message.insert("content".to_owned(), content.unwrap_or_else(|| "".into()));
     fields.ignore(&UNUSED);
     fields.finish()?;
     Ok(Value::Object(message))
-}
-
-/// Text, or a list of texts.
-fn content(value: Value, name: &str) -> Result<Value, ApiError> {
-    let parts = match value {
-        Value::String(text) => return Ok(Value::String(text)),
-        Value::Array(parts) => parts,
-        other => return Err(wrong_kind(name, "a string or an array of parts", &other)),
-    };
-    let one = |(number, value)| part(value, &format!("{name}[{number}]"));
-    Ok(Value::Array(parts.into_iter().enumerate().map(one).collect::<Result<_, _>>()?))
-}
-
-fn part(value: Value, name: &str) -> Result<Value, ApiError> {
-    let mut fields = Fields::of(value, name)?;
-    let kind = fields.text("type")?.unwrap_or_default();
-    let field = match kind.as_str() {
-        "text" => "text",
-        "refusal" => "refusal",
-        _ => {
-            let kind: String = kind.chars().take(50).collect();
-            let message = format!(
-                "{name}.type is {kind:?}: only text is supported here, no images, audio or files"
-            );
-            let code = Some("unsupported_content");
-            return Err(ApiError { code, ..ApiError::field(format!("{name}.type"), message) });
-        }
-    };
-    let text_name = fields.name(field);
-    let text = fields.text(field)?;
-    let text =
-        text.ok_or_else(|| ApiError::field(&text_name, format!("{text_name} is missing")))?;
-    fields.ignore(&["annotations", "cache_control"]);
-    fields.finish()?;
-    Ok(json!({"type": "text", "text": text}))
 }
 
 /// A call that the model made before; templates want its arguments as an object.
@@ -116,19 +88,9 @@ fn call(value: Value, name: &str) -> Result<Value, ApiError> {
     let mut function = Fields::of(fields.required("function")?, &function_name)?;
     let called = function.text("name")?.unwrap_or_default();
     let arguments_name = function.name("arguments");
-    let arguments = match function.value("arguments") {
-        None => Value::Object(Map::new()),
-        Some(Value::String(text)) if text.trim().is_empty() => Value::Object(Map::new()),
-        Some(Value::String(text)) => serde_json::from_str(&text).map_err(|error| {
-            let message = format!("{arguments_name} is not valid JSON: {error}");
-            ApiError::field(&arguments_name, message)
-        })?,
-        Some(other) => other,
-    };
-    if !arguments.is_object() {
-        return Err(wrong_kind(&arguments_name, "a JSON object", &arguments));
-    }
-    Ok(json!({"type": "function", "function": {"name": called, "arguments": arguments}}))
+    let arguments = arguments(function.value("arguments"), &arguments_name)?;
+    let id = fields.text("id")?;
+    Ok(json!({"id": id, "type": "function", "function": {"name": called, "arguments": arguments}}))
 }
 
 #[cfg(test)]

@@ -11,15 +11,16 @@ mod tools;
 pub(crate) use common::error;
 
 use crate::ApiError;
+use crate::anthropic;
 use crate::body;
 use crate::error::ErrorKind;
 use crate::fields::Fields;
-use crate::routes::Failure;
+use crate::routes::{Dialect, Failure};
 use crate::service::{Service, unique};
 use crate::wire;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{Request, StatusCode};
+use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::Response;
 use common::Delivery;
 use serde_json::{Value, json};
@@ -94,17 +95,26 @@ pub(crate) async fn completion(
 }
 
 /// `GET /v1/models`.
-pub(crate) async fn models(State(service): State<Arc<Service>>) -> Response {
-    wire::json(StatusCode::OK, &json!({"object": "list", "data": [model_json(&service)]}))
+pub(crate) async fn models(State(service): State<Arc<Service>>, headers: HeaderMap) -> Response {
+    let value = match Dialect::of("/v1/models", &headers) {
+        Dialect::OpenAi => json!({"object": "list", "data": [model_json(&service)]}),
+        Dialect::Anthropic => anthropic::models(&service),
+    };
+    wire::json(StatusCode::OK, &value)
 }
 
 /// `GET /v1/models/{id}`.
 pub(crate) async fn model(
     State(service): State<Arc<Service>>,
     Path(name): Path<String>,
+    headers: HeaderMap,
 ) -> Result<Response, Failure> {
     service.model.check_name(&name)?;
-    Ok(wire::json(StatusCode::OK, &model_json(&service)))
+    let value = match Dialect::of("/v1/models", &headers) {
+        Dialect::OpenAi => model_json(&service),
+        Dialect::Anthropic => anthropic::model(&service),
+    };
+    Ok(wire::json(StatusCode::OK, &value))
 }
 
 fn model_json(service: &Service) -> Value {

@@ -1,29 +1,14 @@
 //! Tools and tool choice as OpenAI writes them.
 
 use crate::ApiError;
-use crate::fields::{Fields, wrong_kind};
+use crate::fields::Fields;
+use crate::functions;
 use crate::request::{Tool, ToolChoice};
-use serde_json::{Value, json};
-
-/// Longest name of a function in bytes.
-const MAX_NAME: usize = 128;
+use serde_json::Value;
 
 /// The functions of a request.
 pub(super) fn tools(values: Vec<Value>, most: usize) -> Result<Vec<Tool>, ApiError> {
-    if values.len() > most {
-        let message = format!("there are {} tools, at most {most} may be", values.len());
-        return Err(ApiError::field("tools", message));
-    }
-    let mut tools: Vec<Tool> = Vec::with_capacity(values.len());
-    for (number, value) in values.into_iter().enumerate() {
-        let tool = tool(value, &format!("tools[{number}]"))?;
-        if tools.iter().any(|other| other.name == tool.name) {
-            let message = format!("two tools are called {:?}", tool.name);
-            return Err(ApiError::field(format!("tools[{number}].function.name"), message));
-        }
-        tools.push(tool);
-    }
-    Ok(tools)
+    functions::all(values, most, tool)
 }
 
 fn tool(definition: Value, name: &str) -> Result<Tool, ApiError> {
@@ -35,39 +20,21 @@ fn tool(definition: Value, name: &str) -> Result<Tool, ApiError> {
         return Err(ApiError::unsupported(&format!("{name}.type"), message));
     }
     let function_name = fields.name("function");
-    let mut function = Fields::of(fields.required("function")?, &function_name)?;
-    let called = function.text("name")?.unwrap_or_default();
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
-    if called.is_empty() || called.len() > MAX_NAME || !called.chars().all(allowed) {
-        let name = function.name("name");
-        let message =
-            format!("{name} must have 1 to {MAX_NAME} characters: letters, digits and _ - . : /");
-        return Err(ApiError::field(name, message));
-    }
-    function.text("description")?;
-    if function.boolean("strict")? == Some(true) {
-        let message = "strict schemas are not enforced here; leave strict out";
-        return Err(ApiError::unsupported(&function.name("strict"), message));
-    }
-    let parameters_name = function.name("parameters");
-    let parameters = function.value("parameters").unwrap_or_else(|| json!({}));
-    if !parameters.is_object() {
-        return Err(wrong_kind(&parameters_name, "an object", &parameters));
-    }
+    let function = Fields::of(fields.required("function")?, &function_name)?;
     fields.ignore(&["cache_control"]);
-    function.finish()?;
     fields.finish()?;
-    Ok(Tool { name: called, definition, parameters })
+    // The definition goes to the template as it was written.
+    Ok(Tool { definition, ..functions::function(function, "parameters")? })
 }
 
 /// Whether functions are called.
 pub(super) fn choice(value: Option<Value>, tools: &[Tool]) -> Result<ToolChoice, ApiError> {
     const NAME: &str = "tool_choice";
     let choice = match value {
-        None => return Ok(ToolChoice::Auto),
+        None => ToolChoice::Auto,
         Some(Value::String(word)) => match word.as_str() {
-            "none" => return Ok(ToolChoice::None),
-            "auto" => return Ok(ToolChoice::Auto),
+            "none" => ToolChoice::None,
+            "auto" => ToolChoice::Auto,
             "required" => ToolChoice::Required,
             _ => {
                 let message = "tool_choice must be none, auto, required or a function";
@@ -87,21 +54,13 @@ pub(super) fn choice(value: Option<Value>, tools: &[Tool]) -> Result<ToolChoice,
             ToolChoice::Function(name)
         }
     };
-    match &choice {
-        ToolChoice::Function(name) if !tools.iter().any(|tool| tool.name == *name) => {
-            let message = "tool_choice names a function that is not among the tools";
-            Err(ApiError::field(NAME, message))
-        }
-        ToolChoice::Required if tools.is_empty() => {
-            Err(ApiError::field(NAME, "tool_choice asks for a call, but there are no tools"))
-        }
-        _ => Ok(choice),
-    }
+    functions::choice(choice, tools)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn tools_are_checked() {

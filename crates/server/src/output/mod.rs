@@ -10,7 +10,7 @@ mod reader;
 mod whole;
 
 pub use reader::{Reader, ReaderSettings};
-pub use whole::{Call, Whole};
+pub use whole::{Call, Part, Whole};
 
 use crate::ApiError;
 

@@ -84,11 +84,15 @@ impl Reader {
 
     /// Takes the next piece of text.
     pub fn text(&mut self, text: &str, out: &mut Vec<Output>) {
-        let split = match &mut self.splitter {
-            Some(splitter) => splitter.push(text),
-            None => Split { reasoning: String::new(), content: text.to_owned() },
-        };
-        self.split(split, out);
+        // Tags end with this sign, so each piece is thinking or answer and never both, and their
+        // order is kept.
+        for piece in text.split_inclusive('>') {
+            let split = match &mut self.splitter {
+                Some(splitter) => splitter.push(piece),
+                None => Split { reasoning: String::new(), content: piece.to_owned() },
+            };
+            self.split(split, out);
+        }
         let held = self.splitter.as_ref().map_or(0, ThinkingSplitter::pending)
             + self.calls.as_ref().map_or(0, CallReader::pending);
         if held == 0 {

@@ -177,6 +177,23 @@ impl Server {
         events.iter().map(|event| serde_json::from_str(event).unwrap()).collect()
     }
 
+    /// All events of a streamed answer whose events have names.
+    pub(crate) fn named_events(&self, path: &str, body: &Value) -> Vec<Value> {
+        let mut body = body.clone();
+        body["stream"] = true.into();
+        let reply = self.post(path, &body);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(reply.header("content-type"), Some("text/event-stream"));
+        let events = reply.text.split("\n\n").filter(|event| !event.is_empty());
+        let read = |event: &str| {
+            let (name, data) = event.split_once('\n').unwrap();
+            let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+            assert_eq!(name.strip_prefix("event: ").unwrap(), data["type"], "{event}");
+            data
+        };
+        events.filter(|event| !event.starts_with(':')).map(read).collect()
+    }
+
     /// Sends a request and returns the open connection.
     pub(crate) fn open(&self, path: &str, body: &Value) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();

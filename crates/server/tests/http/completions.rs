@@ -126,7 +126,7 @@ fn fault_092_bytes_that_are_no_text_never_break_the_json() {
 }
 
 #[test]
-fn fault_116_tokens_are_a_prompt_as_well() {
+fn token_ids_are_a_prompt_as_well() {
     let ids =
         shared().whole("/tokenize", &json!({"content": "Once upon a time"}))["tokens"].clone();
     let of_ids = both(&json!({"prompt": ids, "seed": 7}));
@@ -186,4 +186,7 @@ fn models_health_status_and_metrics_are_there() {
     ] {
         assert!(metrics.lines().any(|line| line.starts_with(name)), "{name} in {metrics}");
     }
+    let memory = metrics.contains("\nprocess_resident_memory_bytes ");
+    assert_eq!(memory, cfg!(target_os = "linux"));
+    assert_eq!(shared().get("/openapi.json").json()["openapi"], "3.1.0");
 }

@@ -3,6 +3,7 @@
 use crate::common::*;
 use serde_json::json;
 use server::{Public, ServerConfig, check};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -62,14 +63,23 @@ fn fault_110_asked_twice_it_stops_at_once() {
 
 #[test]
 fn fault_110_requests_that_do_not_end_are_broken_off_with_a_word() {
-    let mut setup = Setup { slots: 1, ..Setup::default() };
-    setup.config.drain = Duration::from_millis(1);
-    let server = start(setup);
-    let mut connection = server.open(CHAT, &long(&json!({"stream": true})));
-    read_until(&mut connection, "reasoning_content");
-    server.stopper.ask();
-    let rest = read_until(&mut connection, "server_error");
-    assert!(rest.contains("shutting down"), "{rest}");
+    let input = json!({"input": "Go on.", "messages": null});
+    for (path, more, word) in [
+        (CHAT, json!({}), "data: {\"error\""),
+        ("/v1/messages", json!({}), "event: error"),
+        ("/v1/responses", input, "event: response.failed"),
+    ] {
+        let mut setup = Setup { slots: 1, ..Setup::default() };
+        setup.config.drain = Duration::from_millis(1);
+        let server = start(setup);
+        let mut body = long(&json!({"stream": true}));
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mut connection = server.open(path, &body);
+        read_until(&mut connection, "delta");
+        server.stopper.ask();
+        let rest = read_until(&mut connection, "shutting down");
+        assert!(rest.contains(word), "{rest}");
+    }
 }
 
 fn refuses(server: &Server) -> bool {
@@ -77,6 +87,35 @@ fn refuses(server: &Server) -> bool {
         std::thread::sleep(Duration::from_millis(20));
         TcpStream::connect(server.address).is_err()
     })
+}
+
+#[test]
+fn one_who_never_ends_its_headers_is_cut_off() {
+    let mut setup = Setup::default();
+    setup.config.limits.header_time = Duration::from_millis(200);
+    let server = start(setup);
+    let mut slow = TcpStream::connect(server.address).unwrap();
+    slow.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    slow.write_all(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n").unwrap();
+    let mut answer = Vec::new();
+    slow.read_to_end(&mut answer).unwrap();
+    assert!(!String::from_utf8_lossy(&answer).contains("200 OK"));
+}
+
+#[test]
+fn connections_over_the_limit_wait_for_a_place() {
+    let mut setup = Setup::default();
+    setup.config.limits.connections = 2;
+    let server = start(setup);
+    let first = TcpStream::connect(server.address).unwrap();
+    let second = TcpStream::connect(server.address).unwrap();
+    std::thread::scope(|scope| {
+        let third = scope.spawn(|| server.get("/health").status);
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!third.is_finished());
+        drop((first, second));
+        assert_eq!(third.join().unwrap(), 200);
+    });
 }
 
 #[test]

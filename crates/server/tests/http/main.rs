@@ -8,5 +8,7 @@ mod completions;
 mod gone;
 mod limits;
 mod load;
+mod messages;
 mod non_finite;
 mod refused;
+mod responses;

@@ -111,7 +111,9 @@ fn paths_and_methods_that_are_not_there_answer_in_json() {
         assert!([404, 405].contains(&reply.status), "{path}: {reply:?}");
         reply.error(reply.status);
     }
-    shared().get(CHAT).error(405);
+    let wrong_method = shared().get(CHAT);
+    wrong_method.error(405);
+    assert_eq!(wrong_method.header("allow"), Some("POST"));
     shared().request("DELETE", "/v1/models", &[], "").error(405);
     shared().post("/health", &json!({})).error(405);
     // Without an origin that is allowed there is nothing to ask before a request.
