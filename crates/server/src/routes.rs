@@ -4,6 +4,7 @@ use crate::ApiError;
 use crate::error::ErrorKind;
 use crate::guard;
 use crate::openai;
+use crate::page;
 use crate::service::Service;
 use crate::wire;
 use axum::Router;
@@ -52,6 +53,7 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .route("/health", get(openai::health))
         .route("/v1/status", get(openai::status))
         .route("/metrics", get(metrics))
+        .merge(page::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(service.clone(), around))

@@ -9,4 +9,5 @@ mod gone;
 mod limits;
 mod load;
 mod non_finite;
+mod page;
 mod refused;
