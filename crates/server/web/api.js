@@ -41,8 +41,8 @@ async function fault(response) {
   if (response.status === 401) return new ApiError("key", message);
   if (response.status === 429) {
     const wait = response.headers.get("retry-after");
-    const when = wait ? ` Try again in ${wait} s.` : " Try again in a moment.";
-    return new ApiError("busy", `The server is busy: ${message}.${when}`);
+    const when = wait ? `in ${wait} s` : "in a moment";
+    return new ApiError("busy", `${message.replace(/\.$/, "")}. Try again ${when}.`);
   }
   return new ApiError("other", message);
 }

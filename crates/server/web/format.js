@@ -5,6 +5,11 @@ export function count(value) {
   return Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
 }
 
+/** A count of things. */
+export function counted(value, thing) {
+  return `${count(value)} ${thing}${value === 1 ? "" : "s"}`;
+}
+
 /** A speed or the like: few digits. */
 export function brief(value) {
   return value >= 100 ? count(value) : value.toFixed(1);
@@ -23,8 +28,9 @@ export function bytes(value) {
   return [value.toFixed(at === 0 || value >= 100 ? 0 : 1), units[at]];
 }
 
-/** A time, from seconds to days. */
+/** A time, from milliseconds to days. */
 export function duration(seconds) {
+  if (seconds > 0 && seconds < 0.9995) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
   if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
   const minutes = Math.floor(seconds / 60);
   if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;

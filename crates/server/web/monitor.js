@@ -2,7 +2,7 @@
 
 import { status } from "./api.js";
 import { el } from "./dom.js";
-import { brief, bytes, count, duration, percent } from "./format.js";
+import { brief, bytes, count, counted, duration, percent } from "./format.js";
 import { slotView } from "./slots.js";
 import { Tile } from "./tile.js";
 
@@ -36,13 +36,13 @@ const TILES = [
   { label: "Prompt tokens reused", look: "", meter: true, of: ({ totals }) => {
     const { prompt_tokens_reused: reused, prompt_tokens_computed: computed } = totals;
     const part = share(reused, reused + computed);
-    return { ...show([part === null ? "\u2013" : percent(part), ""], `${count(reused)} tokens`),
+    return { ...show([part === null ? "\u2013" : percent(part), ""], counted(reused, "token")),
       point: part };
   } },
   { label: "Prompt cache", look: "second", meter: true, of: ({ prompt_cache: cache }) => {
     if (!cache) return show(["off", ""], "");
     const most = bytes(cache.budget_bytes).join(" ");
-    return { ...show(bytes(cache.used_bytes), `${count(cache.states)} states, up to ${most}`),
+    return { ...show(bytes(cache.used_bytes), `${counted(cache.states, "state")}, up to ${most}`),
       point: share(cache.used_bytes, cache.budget_bytes) };
   } },
   { label: "Keys and values", look: "", of: ({ memory }) => ({

@@ -60,7 +60,7 @@ export class Run {
     const { tokens, reasoning, thought } = this.#message;
     if (reasoning && thought === undefined) this.#thought();
     const seconds = (performance.now() - (this.#first ?? Infinity)) / 1000;
-    if (tokens > 1 && seconds > 0) this.#message.speed = (tokens - 1) / seconds;
+    if (tokens > 1 && seconds > 0.05) this.#message.speed = (tokens - 1) / seconds;
   }
 
   /** However fast parts come, the screen is drawn once. */

@@ -23,7 +23,7 @@ function tokens(slot) {
   }
   if (slot.state === "answer") {
     const speed = slot.seconds > 0.2 ? `, ${brief(slot.generated_tokens / slot.seconds)}/s` : "";
-    return `${count(slot.generated_tokens)} after ${count(slot.prompt_tokens)} tokens${speed}`;
+    return `${count(slot.generated_tokens)} tokens${speed}, prompt of ${count(slot.prompt_tokens)}`;
   }
   return slot.held_tokens > 0 ? `${count(slot.held_tokens)} tokens kept for reuse` : "empty";
 }

@@ -18,9 +18,9 @@ export class Sparkline {
     }, this.#area, this.#curve);
   }
 
-  /** Adds a value; null is a gap, drawn as 0. */
+  /** Adds a value; null, where there is none, goes on as before. */
   push(value) {
-    this.#values.push(value ?? 0);
+    this.#values.push(value ?? this.#values.at(-1) ?? 0);
     if (this.#values.length > this.most) this.#values.shift();
     this.#draw();
   }

@@ -5,183 +5,28 @@
     /tmp/browser/bin/python crates/server/web/tests/page.py target/release/tuff
 
 Starts the server itself. Uses the Chromium of the system, or the one that CHROMIUM names. With
---pictures DIR it also writes pictures of the page there.
+--pictures DIR it writes pictures of the page there instead, to be looked at.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import re
 import shutil
-import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
+from browser import (LONG, PHONE, Page, answering, busy, endless, reply, say, serving, settings,
+                     settle, status, until, with_fields)
+from pictures import pictures
 from playwright.sync_api import expect, sync_playwright
-
-MODEL = Path(__file__).resolve().parents[4] / "models/sample/sample.gguf"
-LONG = "Tell me a very long story about a bear and a fox."
-PHONE = {"width": 360, "height": 740}
-DESKTOP = {"width": 1280, "height": 800}
-
-HOSTILE = """# <img src=x onerror="window.hacked=1">
-
-<script>window.hacked = 2</script> and **<b onclick="hacked=3">bold</b>**
-
-[a](javascript:window.hacked=4) [b](JaVaScRiPt:window.hacked=5) [c](data:text/html,<script>hacked=6</script>)
-[d](vbscript:x) [e](//evil.example) [f](/web/app.js) ![g](https://evil.example/pixel.png)
-[good](https://example.org/a?b=c) https://example.org/bare.
-
-| <script>hacked=7</script> | b |
-|---|---|
-| <svg onload="hacked=8"> | `<i>` |
-
-```html"><script>window.hacked=9</script>
-<img src=x onerror="window.hacked=10">
-```
-- <iframe srcdoc="<script>parent.hacked=11</script>"></iframe>
-"""
-
-MARKDOWN = """Intro with *emphasis*, **strong**, `code` and snake_case_name.
-Second line of it
-
-## Heading ##
-1. one
-2. two
-   - inner
-   - more
-
-   still in two
-
-9) other list
-
-> quoted
-> - list in it
-
-| a | b |
-|:-:|--:|
-| 1 | **2** |
-
-```rust
-fn main() {
-    println!("hello");
-}
-```
-- a
-- b
-* * *
-~~~
-``` not closed
-"""
-
-
-@contextlib.contextmanager
-def serving(program, *options, env=None):
-    """A server on a free port; its address."""
-    command = [program, "serve", "-m", str(MODEL), "--port", "0", "--prompt-cache", "64", *options]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
-    )
-    try:
-        for line in process.stderr:
-            if found := re.search(r"http://[\d.]+:\d+", line):
-                break
-        else:
-            raise SystemExit("the server did not start")
-        yield found.group()
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def status(base):
-    return json.load(urllib.request.urlopen(f"{base}/v1/status"))
-
-
-def until(what, found, seconds=30):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if value := found():
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"not in time: {what}")
-
-
-class Page:
-    """A page in a context of its own, which fails the test on any fault in its console."""
-
-    def __init__(self, browser, base, **options):
-        self.context = browser.new_context(viewport=options.pop("viewport", DESKTOP), **options)
-        self.page = self.context.new_page()
-        self.faults = []
-        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
-        self.page.on("console", self._note)
-        self.page.on("request", lambda it: self._outside(it.url, base))
-        self.base = base
-
-    def _note(self, message):
-        expected = "Failed to load resource" in message.text
-        if message.type in ("error", "warning") and not expected:
-            self.faults.append(message.text)
-
-    def _outside(self, url, base):
-        if not url.startswith((base, "blob:" + base)):
-            self.faults.append(f"asked for {url}")
-
-    def __enter__(self):
-        self.page.goto(self.base)
-        return self.page
-
-    def __exit__(self, kind, *_):
-        faults = self.faults
-        self.context.close()
-        if kind is None:
-            assert not faults, faults
-
-
-def say(page, text):
-    page.get_by_label("Message", exact=True).fill(text)
-    page.keyboard.press("Enter")
-
-
-def settle(page):
-    expect(page.get_by_role("button", name="Send")).to_be_visible(timeout=60_000)
-
-
-def settings(page, **values):
-    page.get_by_role("button", name="Settings").click()
-    for name, value in values.items():
-        page.locator(f"#settings [name={name}]").fill(str(value))
-    page.get_by_role("button", name="Save").click()
-
-
-def reply(*deltas, finish="stop"):
-    """A stream as the server would send it."""
-    parts = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
-    parts.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
-    parts.append({"choices": [], "usage": {"completion_tokens": len(deltas)}})
-    return "".join(f"data: {json.dumps(part)}\n\n" for part in parts) + "data: [DONE]\n\n"
-
-
-def answering(page, body, status_code=200, kind="text/event-stream", **headers):
-    """Has the next chats answered with this."""
-    seen = []
-
-    def handle(route):
-        seen.append(route.request.post_data_json)
-        route.fulfill(status=status_code, body=body, headers={"content-type": kind, **headers})
-
-    page.unroute("**/v1/chat/completions")
-    page.route("**/v1/chat/completions", handle)
-    return seen
+from samples import HOSTILE, MARKDOWN
 
 
 def streaming_and_stop(browser, base):
     with Page(browser, base) as page:
-        settings(page, max_tokens=2000, seed=1)
+        endless(page)
         say(page, LONG)
         answer = page.locator(".answer")
         lengths = set()
@@ -210,6 +55,7 @@ def streaming_and_stop(browser, base):
 def edit_and_regenerate(browser, base):
     with Page(browser, base) as page:
         settings(page, max_tokens=24, seed=3, temperature=0.8)
+        with_fields(page, reasoning_effort="none")
         box = page.get_by_label("Message", exact=True)
         box.fill("First")
         box.press("Shift+Enter")
@@ -226,8 +72,7 @@ def edit_and_regenerate(browser, base):
         settle(page)
         expect(page.locator(".message")).to_have_count(2)
         # The same seed, the same answer, but for its speed.
-        text = page.locator(".answer .markdown").inner_text()
-        assert text and text in first, (text, first)
+        assert page.locator(".answer .markdown").inner_text() in first
         page.get_by_role("button", name="Edit and ask again").click()
         editor = page.get_by_label("Edit the message")
         expect(editor).to_be_focused()
@@ -271,14 +116,14 @@ def conversations(browser, base):
         page.get_by_role("button", name="Delete About foxes").click()
         expect(names).to_have_text(["About owls", "Bears <i>"])
         # An answer goes on while another conversation is shown.
-        settings(page, max_tokens=300)
+        with_fields(page, min_tokens=1000, max_tokens=1000, repetition_stop=0)
         say(page, LONG)
         names.nth(1).click()
         expect(page.locator("#chats .running")).to_have_count(1)
         expect(page.get_by_role("button", name="Send")).to_be_visible()
         names.nth(0).click()
         settle(page)
-        assert len(page.locator(".answer").last.inner_text()) > 100
+        expect(page.locator(".foot").last).to_contain_text("1000 tokens")
         page.get_by_role("button", name="Delete all").click()
         expect(names).to_have_count(0)
         # The oldest make room.
@@ -330,23 +175,17 @@ def hostile_text(browser, base):
 
 
 def model_makes_markup(browser, base):
-    """The model itself, made to write markup by a bias on the tokens of it."""
-    text = "<img src=x onerror=hacked=1><script>hacked=2</script>"
-    data = json.dumps({"content": text}).encode()
+    """The model itself, made to write markup: of these three tokens only, and hot."""
+    data = json.dumps({"content": "<script>"}).encode()
     ids = json.load(urllib.request.urlopen(f"{base}/tokenize", data))["tokens"]
+    assert len(ids) == 3
     with Page(browser, base) as page:
-        def biased(route):
-            body = route.request.post_data_json
-            body.update(logit_bias={str(token): 100 for token in ids}, max_tokens=60,
-                        reasoning_effort="none", repetition_stop=0)
-            route.continue_(post_data=json.dumps(body))
-
-        page.route("**/v1/chat/completions", biased)
-        say(page, text)
+        with_fields(page, logit_bias={str(token): 100 for token in ids}, temperature=20, top_k=3,
+                    top_p=1, max_tokens=300, reasoning_effort="none", repetition_stop=0, seed=1)
+        say(page, "Write a script")
         settle(page)
-        assert "<" in page.locator(".answer .markdown").inner_text()
-        expect(page.locator("#messages :is(img, script)")).to_have_count(0)
-        assert page.evaluate("window.hacked") is None
+        expect(page.locator(".answer .markdown")).to_contain_text("<script>")
+        expect(page.locator("#messages script")).to_have_count(0)
 
 
 def growing_markdown(browser, base):
@@ -355,7 +194,8 @@ def growing_markdown(browser, base):
         for text in [MARKDOWN, HOSTILE]:
             same = page.evaluate("""async (text) => {
                 const { MarkdownView } = await import("/web/markdown.js");
-                const [whole, grown] = [document.createElement("div"), document.createElement("div")];
+                const div = () => document.createElement("div");
+                const [whole, grown] = [div(), div()];
                 const view = new MarkdownView(grown);
                 for (let at = 1; at <= text.length; at += 1) {
                     const before = [...grown.children];
@@ -374,7 +214,7 @@ def growing_markdown(browser, base):
         slow = page.evaluate("""async () => {
             const { MarkdownView } = await import("/web/markdown.js");
             const took = [];
-            for (const piece of ["**a ", "[x](", "`", "_a*", "| a", "- x\\n", "> ", "![", "word "]) {
+            for (const piece of ["**a ", "[x](", "`", "_a*", "| a", "- x\\n", "> ", "![", "w "]) {
                 const view = new MarkdownView(document.createElement("div"));
                 const start = performance.now();
                 view.update(piece.repeat(30000));
@@ -390,7 +230,8 @@ def split_events(browser, base):
     with Page(browser, base) as page:
         read = page.evaluate("""async () => {
             const { events } = await import("/web/sse.js");
-            const text = 'data: {"a":"\\u00e9\\u{1f642}"}\\r\\n\\r\\n: ping\\n\\ndata:x\\ndata: y\\n\\nid: 1\\n\\n';
+            const text = 'data: {"a":"\\u00e9\\u{1f642}"}\\r\\n\\r\\n: ping\\n\\n'
+                + 'data:x\\ndata: y\\n\\nid: 1\\n\\n';
             const bytes = new TextEncoder().encode(text);
             const all = new Set();
             for (let cut = 0; cut <= bytes.length; cut += 1) {
@@ -406,13 +247,14 @@ def split_events(browser, base):
             }
             return [...all];
         }""")
-        assert [json.loads(it) for it in read] == [['{"a":"\u00e9\U0001f642"}', "x\ny"]], read
+        assert [json.loads(it) for it in read] == [
+            ['{"a":"\u00e9\U0001f642"}', "x\ny"]], read
 
 
 def thinking(browser, base):
     with Page(browser, base) as page:
-        sent = answering(page, reply({"reasoning_content": "Let me "}, {"reasoning_content": "see."},
-                                     {"content": "It is **so**."}, finish="length"))
+        thoughts = [{"reasoning_content": "Let me "}, {"reasoning_content": "see."}]
+        sent = answering(page, reply(*thoughts, {"content": "It is **so**."}, finish="length"))
         settings(page, system="Sys", top_k=5, seed=9)
         say(page, "Why?")
         settle(page)
@@ -439,7 +281,7 @@ def faults(browser, base):
         shown = page.locator(".fault")
         for code, message, wanted, headers in [
             (429, "the queue is full", "Try again in 7 s", {"retry-after": "7"}),
-            (400, "the model file has no chat template; use /v1/completions", "no chat template", {}),
+            (400, "the model file has no chat template", "no chat template", {}),
             (500, "<b>broken</b>", "<b>broken</b>", {}),
         ]:
             answering(page, fault(message), code, "application/json", **headers)
@@ -498,9 +340,7 @@ def the_monitor(browser, base):
         page.on("request", lambda it: asked.append(it.url) if "status" in it.url else None)
         page.get_by_role("tab", name="Monitor").press("Enter")
         page.get_by_role("tab", name="Chat").press("ArrowRight")
-        body = {"prompt": "Once upon a time", "max_tokens": 3000, "stream": True}
-        data = json.dumps(body).encode()
-        stream = urllib.request.urlopen(f"{base}/v1/completions", data)
+        stream = busy(base)
         expect(page.locator(".slot.answer")).to_have_count(1)
         expect(page.locator(".slot.answer .tokens")).to_contain_text("/s")
         tile = page.locator(".tile", has_text="Decoding")
@@ -533,7 +373,8 @@ def phone(browser, base):
                 assert (width, inner) == (360, 0), (width, inner)
 
             fits()
-            wide = f"```\n{'wide ' * 80}\n```\n{'x' * 400}\n\n| a | b |\n|--|--|\n|{'long ' * 30}|{'y' * 90}|\n"
+            wide = (f"```\n{'wide ' * 80}\n```\n{'x' * 400}\n\n"
+                    f"| a | b |\n|--|--|\n|{'long ' * 30}|{'y' * 90}|\n")
             answering(page, reply({"content": MARKDOWN + "~~~\n\n" + wide}))
             say(page, "x" * 300)
             settle(page)
@@ -605,12 +446,12 @@ def keyboard_and_labels(browser, base):
         settle(page)
         page.get_by_role("button", name="Settings").click()
         unnamed = page.evaluate("""() =>
-            [...document.querySelectorAll("button, input, select, textarea, dialog, nav")].filter((it) =>
+            [...document.querySelectorAll("button, input, select, textarea, dialog")].filter((it) =>
                 !it.labels?.length && !it.getAttribute("aria-label") && !it.textContent.trim()
                 && !it.getAttribute("aria-labelledby")).map((it) => it.outerHTML)""")
         assert unnamed == [], unnamed
         page.keyboard.press("Escape")
-        page.evaluate("document.activeElement.blur()")
+        page.locator(".skip").focus()
         order = []
         for _ in range(30):
             page.keyboard.press("Tab")
@@ -625,79 +466,6 @@ def keyboard_and_labels(browser, base):
         assert places == sorted(places), order
 
 
-def pictures(browser, base, folder):
-    text = """Binary search halves the range with every step, so it needs **O(log n)** comparisons.
-
-```rust
-fn search(values: &[u32], wanted: u32) -> Option<usize> {
-    let (mut low, mut high) = (0, values.len());
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match values[middle].cmp(&wanted) {
-            Ordering::Less => low = middle + 1,
-            Ordering::Greater => high = middle,
-            Ordering::Equal => return Some(middle),
-        }
-    }
-    None
-}
-```
-
-1. The slice must be *sorted*.
-2. `low + (high - low) / 2` cannot overflow.
-
-| values | steps |
-|-------:|------:|
-| 1 000 | 10 |
-| 1 000 000 | 20 |
-"""
-    thoughts = "The user wants a binary search in Rust. A slice, an Option as the result."
-    for scheme in ["light", "dark"]:
-        for name, size in [("desktop", DESKTOP), ("phone", PHONE)]:
-            with Page(browser, base, viewport=size, color_scheme=scheme) as page:
-                shot = lambda what: page.screenshot(path=f"{folder}/{what}-{name}-{scheme}.png")
-                page.wait_for_timeout(300)
-                shot("empty")
-                for title in ["Names for a cat", "A story about a bear"]:
-                    answering(page, reply({"content": "Yes."}))
-                    say(page, title)
-                    settle(page)
-                    page.evaluate("document.getElementById('new-chat').click()")
-                answering(page, reply({"reasoning_content": thoughts}, {"content": text}))
-                say(page, "How do I write a binary search in Rust?")
-                settle(page)
-                page.locator("details summary").click()
-                page.locator("#scroll").evaluate("it => { it.scrollTop = 0; }")
-                page.mouse.move(5, 400)
-                shot("chat")
-                page.locator("#scroll").evaluate("it => { it.scrollTop = 1e6; }")
-                shot("end")
-                answering(page, "{}", 429, "application/json", **{"retry-after": "1"})
-                say(page, "And in Python?")
-                settle(page)
-                page.get_by_role("button", name="Edit and ask again").last.click()
-                shot("fault")
-                if name == "phone":
-                    page.get_by_role("button", name="Conversations").click()
-                    page.wait_for_timeout(400)
-                    shot("side")
-                    page.keyboard.press("Escape")
-                page.get_by_role("button", name="Settings").click()
-                page.wait_for_timeout(200)
-                shot("settings")
-                page.keyboard.press("Escape")
-                streams = []
-                for seed in range(3):
-                    body = {"prompt": "Once upon a time", "max_tokens": 3000, "stream": True,
-                            "seed": seed}
-                    data = json.dumps(body).encode()
-                    streams.append(urllib.request.urlopen(f"{base}/v1/completions", data))
-                page.get_by_role("tab", name="Monitor").click()
-                page.wait_for_timeout(12_000)
-                shot("monitor")
-                [stream.close() for stream in streams]
-
-
 TESTS = [streaming_and_stop, edit_and_regenerate, conversations, hostile_text, model_makes_markup,
          growing_markdown, split_events, thinking, faults, the_monitor, phone, themes,
          keyboard_and_labels]
@@ -709,13 +477,12 @@ def main():
     parser.add_argument("--only", help="only tests whose name contains this")
     parser.add_argument("--pictures", metavar="DIR", help="write pictures there, test nothing")
     options = parser.parse_args()
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
     failed = 0
     with sync_playwright() as playwright, serving(options.tuff, "--slots", "4") as base:
         # As root, as in a container, Chromium has no sandbox.
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         if options.pictures:
-            os.makedirs(options.pictures, exist_ok=True)
             return pictures(browser, base, options.pictures)
         tests = [(test, base) for test in TESTS] + [(asks_for_the_key, options.tuff)]
         for test, argument in tests:
