@@ -3,7 +3,7 @@
 import { el } from "./dom.js";
 import { brief, count, duration } from "./format.js";
 
-const STATES = { free: "free", prompt: "reads a prompt", answer: "answers" };
+const STATES = { free: "free", prompt: "reads", answer: "answers" };
 
 /** A card for a slot of the status. */
 export function slotView(slot, index) {
@@ -23,7 +23,7 @@ function tokens(slot) {
   }
   if (slot.state === "answer") {
     const speed = slot.seconds > 0.2 ? `, ${brief(slot.generated_tokens / slot.seconds)}/s` : "";
-    return `${count(slot.generated_tokens)} tokens${speed}, prompt of ${count(slot.prompt_tokens)}`;
+    return `prompt ${count(slot.prompt_tokens)}, answer ${count(slot.generated_tokens)}${speed}`;
   }
   return slot.held_tokens > 0 ? `${count(slot.held_tokens)} tokens kept for reuse` : "empty";
 }
