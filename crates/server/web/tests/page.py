@@ -44,6 +44,7 @@ def streaming_and_stop(browser, base):
         page.get_by_role("button", name="Stop").click()
         until("the slot is free", lambda: status(base)["queue"]["live"] == 0, 5)
         # And by leaving.
+        settle(page)
         say(page, LONG)
         until("it answers", lambda: status(base)["queue"]["live"] == 1, 5)
         page.goto("about:blank")
@@ -438,6 +439,18 @@ def themes(browser, base):
     assert seen[0] != seen[1]
 
 
+def copying(browser, base):
+    with Page(browser, base, permissions=["clipboard-read", "clipboard-write"]) as page:
+        answering(page, reply({"content": "Hi **you**\n```\na <b>\n  c\n```"}))
+        say(page, "Hello")
+        settle(page)
+        for button, wanted in [("Copy the code", "a <b>\n  c"),
+                               ("Copy", "Hi **you**\n```\na <b>\n  c\n```")]:
+            page.get_by_role("button", name=button, exact=True).last.click()
+            expect(page.locator("#announce")).to_have_text("Copied")
+            assert page.evaluate("navigator.clipboard.readText()") == wanted
+
+
 def keyboard_and_labels(browser, base):
     """Everything has a name, and the Tab key goes through the page in its order."""
     with Page(browser, base) as page:
@@ -468,7 +481,7 @@ def keyboard_and_labels(browser, base):
 
 TESTS = [streaming_and_stop, edit_and_regenerate, conversations, hostile_text, model_makes_markup,
          growing_markdown, split_events, thinking, faults, the_monitor, phone, themes,
-         keyboard_and_labels]
+         copying, keyboard_and_labels]
 
 
 def main():
