@@ -6,11 +6,12 @@
 use crate::ApiError;
 use crate::config::Access;
 use crate::error::ErrorKind;
+use crate::page;
 use axum::http::{HeaderMap, header};
 use std::net::IpAddr;
 use subtle::ConstantTimeEq;
 
-/// Paths that need no key: they tell nothing.
+/// Paths that need no key, as the page: they tell nothing.
 const OPEN: [&str; 1] = ["/health"];
 
 /// Checks the headers of a request to `path`.
@@ -19,7 +20,7 @@ const OPEN: [&str; 1] = ["/health"];
 /// [`ErrorKind::Unauthorized`], [`ErrorKind::Forbidden`].
 pub(crate) fn check(access: &Access, path: &str, headers: &HeaderMap) -> Result<(), ApiError> {
     check_origin(access, headers)?;
-    if access.keys.is_empty() || OPEN.contains(&path) {
+    if access.keys.is_empty() || OPEN.contains(&path) || page::is_part(path) {
         return Ok(());
     }
     let Some(given) = key(headers) else {
@@ -114,7 +115,9 @@ mod tests {
         ] {
             assert_eq!(checked(&access, &[bad]), Err(ErrorKind::Unauthorized), "{bad:?}");
         }
-        assert!(check(&access, "/health", &headers(&[])).is_ok());
+        for open in ["/health", "/", "/web/app.js"] {
+            assert!(check(&access, open, &headers(&[])).is_ok());
+        }
         assert_eq!(checked(&Access::default(), &[]), Ok(()));
         assert!(!format!("{access:?}").contains("one"));
     }

@@ -1,9 +1,11 @@
 //! `/metrics`, in the text format of Prometheus.
 
-use crate::status::Status;
+use crate::status::{Status, rounded};
 use prometheus::{
     Encoder, Histogram, HistogramOpts, IntCounterVec, Opts, Registry, TextEncoder, core::Collector,
+    proto::MetricFamily,
 };
+use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Instant;
 
@@ -54,6 +56,35 @@ impl Metrics {
 
     pub(crate) fn answered(&self, started: Instant) {
         self.answers.observe(started.elapsed().as_secs_f64());
+    }
+
+    /// How requests for work were answered; those that only look on are not counted.
+    pub(crate) fn http(&self) -> Value {
+        const LOOKING_ON: [&str; 6] =
+            ["/", "/web/{file}", "/health", "/metrics", "/v1/status", "/v1/models"];
+        let [mut answered, mut refused, mut busy, mut failed] = [0; 4];
+        for metric in self.requests.collect().iter().flat_map(MetricFamily::get_metric) {
+            let label = |name| metric.get_label().iter().find(|label| label.name() == name);
+            let is_work = label("path").is_some_and(|it| !LOOKING_ON.contains(&it.value()));
+            let status: u16 = label("status").and_then(|it| it.value().parse().ok()).unwrap_or(0);
+            let count = match status {
+                429 => &mut busy,
+                400..=499 => &mut refused,
+                500.. => &mut failed,
+                _ => &mut answered,
+            };
+            // Counts of requests are whole numbers far below 2^53.
+            *count += if is_work { metric.get_counter().get_value() as u64 } else { 0 };
+        }
+        let (events, seconds) =
+            (self.first_token.get_sample_count(), self.first_token.get_sample_sum());
+        json!({
+            "answered": answered,
+            "refused": refused,
+            "busy": busy,
+            "failed": failed,
+            "first_event_seconds": (events > 0).then(|| rounded(seconds / events as f64)),
+        })
     }
 
     /// Everything, with what the engine counts.

@@ -5,6 +5,7 @@ use crate::anthropic;
 use crate::error::ErrorKind;
 use crate::guard;
 use crate::openai;
+use crate::page;
 use crate::responses;
 use crate::service::Service;
 use crate::wire;
@@ -97,6 +98,7 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
     let routes = routes().into_iter();
     let router = routes.fold(Router::new(), |router, (path, methods)| router.route(path, methods));
     let router = router
+        .merge(page::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(service.clone(), around))

@@ -1,5 +1,6 @@
 //! What goes on, in numbers: for `/v1/status`, `/metrics` and whoever watches.
 
+use crate::memory::Memory;
 use engine::batch::{Scheduler, SlotView, Totals};
 use kernels::Backend;
 use serde_json::{Value, json};
@@ -26,6 +27,8 @@ pub(crate) struct Status {
     pub(crate) prefilled_per_second: f64,
     /// Bytes of keys and values that the slots hold.
     pub(crate) kv_bytes: u64,
+    /// What computes.
+    pub(crate) backend: &'static str,
     /// Prompt cache: bytes used, bytes that it may have, saved states.
     pub(crate) cache: Option<(usize, usize, usize)>,
 }
@@ -45,6 +48,7 @@ impl Status {
     /// As JSON.
     pub(crate) fn json(&self) -> Value {
         let Totals { refused, ended, steps, reused, prefilled, generated, .. } = self.totals;
+        let memory = Memory::now();
         let cache = self.cache.map(|(used, budget, states)| {
             json!({"used_bytes": used, "budget_bytes": budget, "states": states})
         });
@@ -70,7 +74,12 @@ impl Status {
                 "seconds_queued": rounded(self.totals.queued.as_secs_f64()),
             },
             "prompt_cache": cache,
-            "memory": {"kv_bytes": self.kv_bytes},
+            "memory": {
+                "kv_bytes": self.kv_bytes,
+                "resident_bytes": memory.map(|memory| memory.resident),
+                "file_bytes": memory.map(|memory| memory.file),
+            },
+            "backend": self.backend,
         })
     }
 }
@@ -78,20 +87,24 @@ impl Status {
 fn slot(view: &SlotView) -> Value {
     match view {
         SlotView::Free { held } => json!({"state": "free", "held_tokens": held}),
-        SlotView::Prompt { done, total, .. } => {
-            json!({"state": "prompt", "prompt_tokens": total, "done_tokens": done})
-        }
-        SlotView::Answer { prompt, drawn, since, .. } => json!({
+        SlotView::Prompt { done, total, age, .. } => json!({
+            "state": "prompt",
+            "prompt_tokens": total,
+            "done_tokens": done,
+            "age_seconds": rounded(age.as_secs_f64()),
+        }),
+        SlotView::Answer { prompt, drawn, since, age, .. } => json!({
             "state": "answer",
             "prompt_tokens": prompt,
             "generated_tokens": drawn,
             "seconds": rounded(since.as_secs_f64()),
+            "age_seconds": rounded(age.as_secs_f64()),
         }),
     }
 }
 
 /// Three digits behind the point are enough to look at.
-fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
@@ -124,6 +137,7 @@ impl Meter {
             generated_per_second: if idle { 0.0 } else { generated },
             prefilled_per_second: if idle { 0.0 } else { prefilled },
             kv_bytes: tokens as u64 * per_token,
+            backend: scheduler.engine().backend_name(),
             cache,
         }
     }

@@ -21,6 +21,8 @@ pub enum SlotView {
         done: usize,
         /// Tokens of the prompt.
         total: usize,
+        /// Time since the request got its slot.
+        age: Duration,
     },
     /// An answer is being drawn.
     Answer {
@@ -32,6 +34,8 @@ pub enum SlotView {
         drawn: usize,
         /// Time since the first of them.
         since: Duration,
+        /// Time since the request got its slot.
+        age: Duration,
     },
 }
 
@@ -57,12 +61,12 @@ impl<B: Backend> Scheduler<B> {
 
 impl Live {
     fn view(&self) -> SlotView {
-        let (job, total) = (self.id, self.answer.prompt().len());
+        let (job, total, age) = (self.id, self.answer.prompt().len(), self.admitted.elapsed());
         match self.stage {
-            Stage::Prompt { done } => SlotView::Prompt { job, done, total },
+            Stage::Prompt { done } => SlotView::Prompt { job, done, total, age },
             Stage::Answer { .. } => {
                 let since = self.answering.map(|at| at.elapsed()).unwrap_or_default();
-                SlotView::Answer { job, prompt: total, drawn: self.answer.drawn(), since }
+                SlotView::Answer { job, prompt: total, drawn: self.answer.drawn(), since, age }
             }
         }
     }

@@ -198,6 +198,7 @@ pub(crate) async fn health(State(service): State<Arc<Service>>) -> Result<Respon
 pub(crate) async fn status(State(service): State<Arc<Service>>) -> Response {
     let mut status = service.worker.status().json();
     status["model"] = model_json(&service);
+    status["http"] = service.metrics.http();
     status["uptime_seconds"] = service.started.elapsed().as_secs().into();
     wire::json(StatusCode::OK, &status)
 }

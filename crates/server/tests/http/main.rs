@@ -10,5 +10,6 @@ mod limits;
 mod load;
 mod messages;
 mod non_finite;
+mod page;
 mod refused;
 mod responses;

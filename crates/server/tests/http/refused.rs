@@ -104,9 +104,14 @@ fn bad_bodies_are_told_where() {
 
 #[test]
 fn paths_and_methods_that_are_not_there_answer_in_json() {
-    for path in
-        ["/", "/v1", "/v1/chat", "/v1/chat/completions/", "/../etc/passwd", "/v1/models/../x"]
-    {
+    for path in [
+        "/index.html",
+        "/v1",
+        "/v1/chat",
+        "/v1/chat/completions/",
+        "/../etc/passwd",
+        "/v1/models/../x",
+    ] {
         let reply = shared().get(path);
         assert!([404, 405].contains(&reply.status), "{path}: {reply:?}");
         reply.error(reply.status);

@@ -1,0 +1,157 @@
+//! The web page: what is served, with which headers, and nothing from elsewhere. How it behaves in
+//! a browser is tested by `web/tests/page.py`.
+
+use crate::common::*;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// Files of the page as they are in the repository.
+fn files() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("web");
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let of_page = entries.filter(|entry| entry.file_type().unwrap().is_file());
+    let read = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().unwrap();
+        (name, fs::read_to_string(entry.path()).unwrap())
+    };
+    of_page.map(read).collect()
+}
+
+fn path_of(name: &str) -> String {
+    if name == "index.html" { "/".to_owned() } else { format!("/web/{name}") }
+}
+
+#[test]
+fn every_file_is_served_with_its_type_and_a_strict_policy() {
+    let files = files();
+    assert!(files.len() > 10);
+    for (name, text) in files {
+        let reply = shared().get(&path_of(&name));
+        assert_eq!((reply.status, &reply.text), (200, &text), "{name}");
+        let kind = match name.rsplit_once('.').unwrap().1 {
+            "html" => "text/html; charset=utf-8",
+            "css" => "text/css; charset=utf-8",
+            "js" => "text/javascript; charset=utf-8",
+            "svg" => "image/svg+xml",
+            other => panic!("{other}"),
+        };
+        assert_eq!(reply.header("content-type"), Some(kind), "{name}");
+        let policy = reply.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"));
+        assert!(policy.contains("frame-ancestors 'none'") && policy.contains("base-uri 'none'"));
+        assert!(!policy.contains("unsafe") && !policy.contains('*') && !policy.contains("http"));
+        for (header, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("x-frame-options", "DENY"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            assert_eq!(reply.header(header), Some(value), "{name}");
+        }
+    }
+}
+
+#[test]
+fn nothing_comes_from_elsewhere_or_is_made_of_markup() {
+    for (name, text) in files() {
+        // The name of the SVG namespace is no place.
+        let text = text.replace("http://www.w3.org/2000/svg", "");
+        for bad in [
+            "http://",
+            "https://",
+            "\"//",
+            "'//",
+            "url(",
+            "@import",
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "DOMParser",
+            "eval(",
+            "Function(",
+            "<style",
+            " style=",
+            " onclick=",
+            " onload=",
+            "\"javascript:",
+            "=javascript:",
+            "srcdoc",
+        ] {
+            assert!(!text.contains(bad), "{name} has {bad}");
+        }
+        let scripts = text.matches("<script").count();
+        assert_eq!(scripts, usize::from(name == "index.html"), "{name}");
+    }
+}
+
+#[test]
+fn whatever_a_file_names_is_there() {
+    let files = files();
+    let names: BTreeSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    for (name, text) in &files {
+        for (mark, end) in [("from \"./", '"'), ("=\"/web/", '"')] {
+            for found in text.split(mark).skip(1) {
+                let target = found.split(end).next().unwrap();
+                assert!(names.contains(target), "{name} names {target}");
+            }
+        }
+    }
+}
+
+#[test]
+fn paths_do_not_leave_the_page() {
+    for path in [
+        "/web",
+        "/web/",
+        "/web/../Cargo.toml",
+        "/web/..%2fCargo.toml",
+        "/web/%2e%2e/src/lib.rs",
+        "/web/..%5c..%5cCargo.toml",
+        "/web/tests/page.py",
+        "/web/tests%2fpage.py",
+        "/web/app.js/",
+        "/web//app.js",
+        "/web/%2fetc%2fpasswd",
+        "/web/app.js%00",
+        "/web/APP.JS",
+        "/web/index.html",
+    ] {
+        shared().get(path).error(404);
+    }
+    shared().request("POST", "/", &[], "{}").error(405);
+    shared().request("DELETE", "/web/app.js", &[], "").error(405);
+}
+
+#[test]
+fn the_page_needs_no_key_but_what_it_asks_does() {
+    let mut setup = Setup::default();
+    setup.config.access.keys = vec!["secret".to_owned()];
+    let server = start(setup);
+    assert_eq!(server.get("/").status, 200);
+    assert_eq!(server.get("/web/app.js").status, 200);
+    server.get("/web/other.js").error(401);
+    server.get("/v1/status").error(401);
+    // Nor does the page belong to other sites.
+    let other = [("origin", "http://evil.example")];
+    server.request("GET", "/web/app.js", &other, "").error(403);
+}
+
+#[test]
+fn the_status_tells_what_the_monitor_shows() {
+    let server = start(Setup::default());
+    server.whole("/v1/completions", &completion("Once", serde_json::json!({"max_tokens": 4})));
+    server.post("/v1/completions", &serde_json::json!({"prompt": 1})).error(400);
+    let status = server.status();
+    let http = &status["http"];
+    assert_eq!((&http["answered"], &http["refused"]), (&1.into(), &1.into()), "{http}");
+    assert_eq!((&http["busy"], &http["failed"]), (&0.into(), &0.into()), "{http}");
+    assert!(http["first_event_seconds"].as_f64().unwrap() > 0.0);
+    assert_eq!(status["backend"], "cpu");
+    if cfg!(target_os = "linux") {
+        let memory = &status["memory"];
+        let bytes = |name: &str| memory[name].as_u64().unwrap();
+        assert!(bytes("resident_bytes") > bytes("file_bytes") && bytes("file_bytes") > 0);
+    }
+}
