@@ -11,6 +11,7 @@ mod body;
 mod config;
 mod error;
 mod fields;
+mod grammar;
 mod guard;
 mod metrics;
 mod openai;

@@ -1,6 +1,7 @@
 //! The server from its start to its end.
 
 use crate::config::{Public, ServerConfig};
+use crate::grammar::Grammars;
 use crate::metrics::Metrics;
 use crate::prepare::Defaults;
 use crate::routes;
@@ -116,6 +117,7 @@ where
         limits,
         access,
         defaults: Defaults { drafts, loop_tokens },
+        grammars: Grammars::default(),
         context,
         started: Instant::now(),
         metrics: Metrics::new().map_err(ServeError::Metrics)?,

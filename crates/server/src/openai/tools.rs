@@ -45,10 +45,7 @@ fn tool(definition: Value, name: &str) -> Result<Tool, ApiError> {
         return Err(ApiError::field(name, message));
     }
     function.text("description")?;
-    if function.boolean("strict")? == Some(true) {
-        let message = "strict schemas are not enforced here; leave strict out";
-        return Err(ApiError::unsupported(&function.name("strict"), message));
-    }
+    function.boolean("strict")?;
     let parameters_name = function.name("parameters");
     let parameters = function.value("parameters").unwrap_or_else(|| json!({}));
     if !parameters.is_object() {
@@ -113,7 +110,7 @@ mod tests {
             (json!({"name": "a b"}), "tools[0].function.name"),
             (json!({"name": "a<b>"}), "tools[0].function.name"),
             (json!({"name": "f", "parameters": []}), "tools[0].function.parameters"),
-            (json!({"name": "f", "strict": true}), "tools[0].function.strict"),
+            (json!({"name": "f", "strict": 1}), "tools[0].function.strict"),
             (json!({"name": "f", "extra": 1}), "tools[0].function.extra"),
         ] {
             let tool = json!({"type": "function", "function": function});
