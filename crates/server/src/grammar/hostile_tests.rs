@@ -33,7 +33,7 @@ fn run(rule: Rule) -> Result<(), String> {
     );
     // Far more than it takes on an idle machine: this is to tell seconds from minutes.
     assert!(took < Duration::from_secs(30), "{name} took {took:?}");
-    assert!(worst < Duration::from_secs(5), "a step of {name} took {worst:?}");
+    assert!(worst < Duration::from_secs(2), "a step of {name} took {worst:?}");
     result
 }
 
@@ -88,6 +88,7 @@ fn hostile_expressions_are_bounded() {
         "(a*)*b",
         "(x+x+)+y",
         "a{1000000}",
+        "x?a{1000000}",
         "((a{1,500}){1,500}){1,500}",
         "(.*a){20}",
         "[^a]{0,100000}",

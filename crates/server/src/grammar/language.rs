@@ -120,9 +120,10 @@ fn nesting(text: &str) -> usize {
 /// A complaint about a source, with the place in a schema where that can be told.
 pub(super) fn explain(source: &Source, what: &str) -> String {
     // Such messages are about the inside of a program.
-    let what = match what.trim_start().starts_with("panic") {
-        true => "it is beyond what can be compiled".to_owned(),
-        false => what.replace("<non-verbose/>", ""),
+    let what = match what.trim_start() {
+        panic if panic.starts_with("panic") => "it is beyond what can be compiled".to_owned(),
+        nothing if nothing.starts_with("NoExtension") => "it allows no text".to_owned(),
+        what => what.replace("<non-verbose/>", ""),
     };
     let what: String = what.trim().chars().take(MAX_TOLD).collect();
     let schema = source.0.first().and_then(|grammar| grammar.json_schema.as_ref());

@@ -47,10 +47,7 @@ fn check(matcher: &Matcher) -> Result<(), String> {
 /// The tokens that may follow.
 pub(super) fn allowed(matcher: &mut Matcher) -> Result<TokenSet, String> {
     check(matcher)?;
-    let mask = matcher.compute_mask_or_eos().map_err(|error| match matcher.stop_reason() {
-        StopReason::NoExtensionBias => "it allows no text".to_owned(),
-        _ => error.to_string(),
-    })?;
+    let mask = matcher.compute_mask_or_eos().map_err(|error| error.to_string())?;
     check(matcher)?;
     Ok(TokenSet(mask.as_slice().to_vec()))
 }

@@ -21,6 +21,13 @@ impl TokenizerEnv for Environment {
             encode(text).unwrap_or_else(|_| self.trie.greedy_tokenize(text.as_bytes()))
         })
     }
+
+    /// Says that there may be several ways to write a text in tokens. Otherwise all text that a
+    /// grammar forces is looked for and made tokens at once, without a limit: a million bytes of
+    /// it keep a step, and with it everybody, for seconds.
+    fn tokenize_is_canonical(&self) -> bool {
+        false
+    }
 }
 
 /// The vocabulary. Tokens with an id of their own, such as `<think>`, are apart: no text is made of
