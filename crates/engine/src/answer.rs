@@ -1,6 +1,7 @@
 //! A text in the making: what was drawn, what of it was streamed, and when it ends. Who runs the
 //! windows, for one text or for many at once, is not its business.
 
+use crate::constraint::Guide;
 use crate::generate::{Event, Finish, Request};
 use crate::rules::{Detail, Drawing, LoopWatch, Rules, TokenLogProbs};
 use crate::sampling::{Context, SamplingError, SamplingParams};
@@ -27,6 +28,9 @@ pub(crate) struct Answer {
     tokens: Vec<u32>,
     rules: Rules,
     loops: LoopWatch,
+    guide: Option<Guide>,
+    /// Whether nothing may follow the last token.
+    complete: bool,
     /// What is to be told of the round's tokens.
     details: Vec<TokenLogProbs>,
     decoder: StreamDecoder,
@@ -68,6 +72,8 @@ impl Answer {
             tokens: Vec::new(),
             rules: Rules::default(),
             loops: LoopWatch::new(0),
+            guide: None,
+            complete: false,
             details: Vec::new(),
             decoder: tokenizer.stream(SkipSpecial::Yes),
             stops: StopMatcher::new(request.stop.iter().cloned()),
@@ -78,6 +84,7 @@ impl Answer {
     /// Makes the text keep to `rules`.
     pub(crate) fn with_rules(mut self, rules: Rules) -> Self {
         self.loops = LoopWatch::new(rules.loop_tokens);
+        self.guide = rules.guide();
         self.rules = rules;
         self
     }
@@ -157,13 +164,15 @@ impl Answer {
         sink: &mut Sink<'_>,
     ) -> Result<Option<Finish>, SamplingError> {
         let context = Context { prompt: &self.prompt, output: &[] };
-        let drawing = Drawing {
+        let mut drawing = Drawing {
             sampling: &self.sampling,
             rules: &self.rules,
             end_tokens: tokenizer.stop_ids(),
+            guide: self.guide.as_mut(),
         };
         let first = drawing.draw(logits, &context, &mut self.details)?;
         self.tokens.push(first);
+        self.complete = drawing.is_complete(&self.tokens);
         let end = self.take((0, 0), tokenizer, sink);
         Ok(end.map(|end| self.end(end, sink)))
     }
@@ -177,12 +186,14 @@ impl Answer {
         sink: &mut Sink<'_>,
     ) -> Outcome {
         let first = self.tokens.len();
-        let Self { prompt, tokens, sampling, rules, details, .. } = self;
+        let Self { prompt, tokens, sampling, rules, details, guide, complete, .. } = self;
         details.clear();
-        let drawing = Drawing { sampling, rules, end_tokens: tokenizer.stop_ids() };
+        let end_tokens = tokenizer.stop_ids();
+        let drawing = Drawing { sampling, rules, end_tokens, guide: guide.as_mut() };
         let trial = Trial { prompt, output: tokens, drawing, details };
-        let Verdict { drawn, accepted, error } =
+        let Verdict { drawn, accepted, error, complete: now_complete } =
             judge(rows, trial, &drafts.tokens, |token| tokenizer.is_eog(token));
+        *complete = now_complete;
         let fed = drawn + usize::from(error.is_some());
         let mut outcome = Outcome { fed, end: None, error, accepted, first };
         for at in first..first + drawn {
@@ -248,6 +259,9 @@ impl Answer {
         }
         if self.loops.push(token) {
             return Some(End::Complete(Finish::Repetition));
+        }
+        if self.complete && at + 1 == self.tokens.len() {
+            return Some(End::Complete(Finish::Complete));
         }
         if self.max_tokens.is_some_and(|max| at + 1 >= max) {
             return Some(End::Complete(Finish::Length));

@@ -62,6 +62,8 @@ pub enum Finish {
     ContextFull,
     /// The text went round in a circle, see [`crate::Rules::loop_tokens`].
     Repetition,
+    /// The text is complete: its grammar allows nothing more, see [`crate::Rules::grammar`].
+    Complete,
     /// The caller asked to stop.
     Cancelled,
 }

@@ -12,6 +12,7 @@ pub mod batch;
 pub mod cache;
 mod capacity;
 mod config;
+mod constraint;
 mod drafting;
 mod engine;
 mod error;
@@ -37,6 +38,7 @@ mod weights;
 
 pub use capacity::token_bytes;
 pub use config::EngineConfig;
+pub use constraint::{Constraint, Grammar, Matcher, TokenSet};
 pub use drafting::{DraftStep, TakenBlock};
 pub use engine::Engine;
 pub use error::Error;

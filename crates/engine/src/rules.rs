@@ -4,6 +4,7 @@
 //! Each rule looks at nothing but the tokens before the one to be drawn, so a text is the same
 //! whatever was drafted, and beside whom.
 
+use crate::constraint::{Constraint, Guide};
 use crate::sampling::{Context, SamplingError, SamplingParams, check_finite};
 
 /// Longest cycle of tokens that counts as a loop.
@@ -18,6 +19,9 @@ pub struct Rules {
     pub reasoning: Option<ReasoningBudget>,
     /// What the answer begins with, whatever the model would write.
     pub opening: Option<Opening>,
+    /// What follows the opening. The text cannot end before that has begun, and ends where it is
+    /// complete.
+    pub grammar: Option<Constraint>,
     /// Ends the text once its last so many tokens go round in a circle; 0 is never.
     pub loop_tokens: usize,
     /// What is told of each token.
@@ -86,19 +90,21 @@ pub struct TokenLogProbs {
 }
 
 /// What tokens are drawn by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Drawing<'a> {
     pub(crate) sampling: &'a SamplingParams,
     pub(crate) rules: &'a Rules,
     /// Tokens that end a text.
     pub(crate) end_tokens: &'a [u32],
+    /// Keeps to the rules' grammar.
+    pub(crate) guide: Option<&'a mut Guide>,
 }
 
 impl Drawing<'_> {
     /// Draws the token that follows `context` from its `logits`, which are changed on the way; what
     /// is to be told of it goes to `details`.
     pub(crate) fn draw(
-        &self,
+        &mut self,
         logits: &mut [f32],
         context: &Context<'_>,
         details: &mut Vec<TokenLogProbs>,
@@ -116,8 +122,13 @@ impl Drawing<'_> {
         Ok(token)
     }
 
+    /// Whether nothing may follow `output`.
+    pub(crate) fn is_complete(&mut self, output: &[u32]) -> bool {
+        self.guide.as_mut().is_some_and(|guide| guide.is_complete(output))
+    }
+
     fn choose(
-        &self,
+        &mut self,
         logits: &mut [f32],
         context: &Context<'_>,
         position: usize,
@@ -134,11 +145,21 @@ impl Drawing<'_> {
                 }
             }
         }
+        if let Some(guide) = &mut self.guide {
+            guide.restrict(logits, context.output, self.end_tokens, position)?;
+        }
         self.sampling.sample(logits, context, position)
     }
 }
 
 impl Rules {
+    /// What keeps a text to its grammar, if it has one.
+    pub(crate) fn guide(&self) -> Option<Guide> {
+        let after = self.opening.as_ref().and_then(|opening| opening.after);
+        let opening = self.opening.as_ref().map_or(0, |opening| opening.tokens.len());
+        self.grammar.as_ref().map(|grammar| Guide::new(&*grammar.0, after, opening))
+    }
+
     /// The token that must follow `output`, if one must.
     fn forced(&self, output: &[u32]) -> Option<u32> {
         let close = self.reasoning.as_ref().and_then(|budget| budget.forced(output));
@@ -283,8 +304,9 @@ mod tests {
     fn an_end_token_waits_for_the_least_length_and_bad_logits_still_show() {
         let sampling = SamplingParams::default();
         let rules = Rules { min_tokens: 1, ..Rules::default() };
-        let drawing = Drawing { sampling: &sampling, rules: &rules, end_tokens: &[1] };
         let draw = |logits: &[f32], output: &[u32]| {
+            let (sampling, rules) = (&sampling, &rules);
+            let mut drawing = Drawing { sampling, rules, end_tokens: &[1], guide: None };
             let context = Context { prompt: &[0], output };
             drawing.draw(&mut logits.to_vec(), &context, &mut Vec::new())
         };

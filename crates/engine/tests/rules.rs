@@ -6,8 +6,12 @@ mod common;
 use common::jobs::*;
 use cpu::Cpu;
 use engine::batch::{Job, JobEvent, Limits, Scheduler, SlotView};
-use engine::{Detail, Event, Finish, Opening, ReasoningBudget, Rules, SamplingParams};
+use engine::{
+    Constraint, Detail, Event, Finish, Grammar, Matcher, Opening, ReasoningBudget, Rules,
+    SamplingParams, TokenSet,
+};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// Id, bits of its log-probability, the likeliest in its place.
 type TokenTold = (u32, Option<u32>, Vec<(u32, u32)>);
@@ -169,4 +173,140 @@ fn an_answer_begins_as_it_must() {
     let found = same(&story(20, Rules { opening, ..Rules::default() }));
     assert_eq!(found.tokens[..=at], free.tokens[..=at]);
     assert_eq!(found.tokens[at + 1..at + 4], tokens);
+}
+
+/// A grammar that allows a third of the vocabulary, another one after each token; a text may end
+/// after `least` tokens and is complete after `most`.
+#[derive(Clone, Debug)]
+struct Thirds {
+    ends: Vec<u32>,
+    vocab: u32,
+    least: usize,
+    most: usize,
+    taken: Vec<u32>,
+}
+
+impl Thirds {
+    fn rule(least: usize, most: usize) -> Constraint {
+        let (vocab, tokenizer) = sample(1, 8);
+        let vocab = vocab.hyper_params().vocab as u32;
+        let (ends, taken) = (tokenizer.stop_ids().to_vec(), Vec::new());
+        Constraint(Arc::new(Self { ends, vocab, least, most, taken }))
+    }
+
+    fn allows(&self, token: u32) -> bool {
+        let sum = self.taken.iter().fold(7, |sum: u32, &t| sum.wrapping_mul(31).wrapping_add(t));
+        match self.ends.contains(&token) {
+            true => self.taken.len() >= self.least,
+            false => token.wrapping_add(sum) % 3 == 0,
+        }
+    }
+}
+
+impl Grammar for Thirds {
+    fn begin(&self) -> Box<dyn Matcher> {
+        Box::new(self.clone())
+    }
+}
+
+impl Matcher for Thirds {
+    fn allowed(&mut self) -> Result<TokenSet, String> {
+        let mut set = TokenSet::default();
+        (0..self.vocab).filter(|&token| self.allows(token)).for_each(|token| set.insert(token));
+        Ok(set)
+    }
+
+    fn push(&mut self, token: u32) -> Result<(), String> {
+        assert!(self.allows(token), "{token} after {:?}", self.taken);
+        self.taken.push(token);
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.taken.len() >= self.most
+    }
+}
+
+#[test]
+fn fault_094_a_grammar_is_kept_to_with_any_drafts() {
+    let drawn = SamplingParams { temperature: 0.9, seed: 4, ..SamplingParams::default() };
+    let (_, tokenizer) = sample(1, 8);
+    let tag = tokenizer.token_id("</think>").unwrap();
+    for sampling in [SamplingParams::default(), drawn] {
+        let grammar = Some(Thirds::rule(0, 30));
+        let rules = Rules { grammar, ..Rules::default() };
+        let found = same(&Job { sampling: sampling.clone(), ..story(40, rules.clone()) });
+        assert!(found.finish == Finish::Complete && found.tokens.len() == 30 || ended(&found));
+        let cut = same(&Job { sampling: sampling.clone(), ..story(20, rules) });
+        assert_eq!((&cut.tokens[..], cut.finish), (&found.tokens[..20], Finish::Length));
+
+        // Behind reasoning that a budget ends, and an opening.
+        let reasoning = Some(ReasoningBudget { tokens: 5, tag, close: vec![tag, 300] });
+        let opening = Some(Opening { after: Some(tag), tokens: vec![300, 301] });
+        let grammar = Some(Thirds::rule(9, 12));
+        let rules = Rules { reasoning, opening, grammar, ..Rules::default() };
+        let bias = bias_to_end();
+        let found = same(&Job { sampling: sampling.clone(), ..story(40, rules.clone()) });
+        assert_eq!(found.tokens[5..8], [tag, 300, 301]);
+        assert!(found.finish == Finish::Complete && found.tokens.len() == 20 || ended(&found));
+        // It cannot end before the grammar lets it, and then it does.
+        let sampling = SamplingParams { logit_bias: bias, ..sampling };
+        let found = same(&Job { sampling, ..story(40, rules) });
+        assert!(ended(&found) && found.tokens.len() == 8 + 9 + 1, "{found:?}");
+    }
+}
+
+fn ended(told: &Told) -> bool {
+    matches!(told.finish, Finish::EndOfText(_))
+}
+
+#[test]
+fn a_grammar_that_fails_fails_its_text_alone() {
+    #[derive(Clone, Debug)]
+    struct Fails(usize);
+    impl Grammar for Fails {
+        fn begin(&self) -> Box<dyn Matcher> {
+            Box::new(self.clone())
+        }
+    }
+    impl Matcher for Fails {
+        fn allowed(&mut self) -> Result<TokenSet, String> {
+            if self.0 == 0 { Err("too large".to_owned()) } else { Ok(TokenSet(vec![!0; 1000])) }
+        }
+        fn push(&mut self, _: u32) -> Result<(), String> {
+            self.0 -= 1;
+            Ok(())
+        }
+        fn is_complete(&self) -> bool {
+            false
+        }
+    }
+    let mut scheduler = scheduler(2, Limits::default());
+    let grammar = Some(Constraint(Arc::new(Fails(6))));
+    let bad = scheduler.submit(story(20, Rules { grammar, ..Rules::default() })).unwrap();
+    let nothing = Some(Constraint(Arc::new(Thirds {
+        ends: vec![],
+        vocab: 0,
+        least: 0,
+        most: 9,
+        taken: vec![],
+    })));
+    let empty =
+        scheduler.submit(story(20, Rules { grammar: nothing, ..Rules::default() })).unwrap();
+    let good = scheduler.submit(story(20, Rules::default())).unwrap();
+    let (mut failed, mut done) = (Vec::new(), Vec::new());
+    while !scheduler.is_idle() {
+        scheduler.step(&mut |id, event| {
+            match event {
+                JobEvent::Failed(error) => failed.push((id, error.to_string())),
+                JobEvent::Done(summary) => done.push((id, summary.tokens)),
+                JobEvent::Text(_) => {}
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    assert_eq!(failed.len(), 2);
+    let told = |id| failed.iter().find(|(of, _)| *of == id).unwrap().1.clone();
+    assert!(told(bad).contains("too large") && told(empty).contains("no token may follow"));
+    assert_eq!(done, [(good, same(&story(20, Rules::default())).tokens)]);
 }

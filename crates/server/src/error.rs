@@ -119,6 +119,7 @@ impl From<SamplingError> for ApiError {
             SamplingError::BiasToken { .. } | SamplingError::NothingLeft { .. } => {
                 Self::field("logit_bias", message)
             }
+            SamplingError::Grammar { .. } => Self::field("response_format", message),
             SamplingError::NonFinite { .. } => {
                 Self { code: Some("non_finite_logits"), ..Self::new(ErrorKind::Internal, message) }
             }

@@ -40,6 +40,11 @@ impl Fields {
         self.map.shift_remove(field).filter(|value| !value.is_null())
     }
 
+    /// Whether a field is there.
+    pub(crate) fn has(&self, field: &str) -> bool {
+        self.map.get(field).is_some_and(|value| !value.is_null())
+    }
+
     /// A field that must be there.
     pub(crate) fn required(&mut self, field: &str) -> Result<Value, ApiError> {
         let name = self.name(field);

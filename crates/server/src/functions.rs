@@ -48,10 +48,7 @@ pub(crate) fn function(mut fields: Fields, schema: &str) -> Result<Tool, ApiErro
         return Err(ApiError::field(name, message));
     }
     let description = fields.text("description")?;
-    if fields.boolean("strict")? == Some(true) {
-        let message = "strict schemas are not enforced here; leave strict out";
-        return Err(ApiError::unsupported(&fields.name("strict"), message));
-    }
+    let strict = fields.boolean("strict")? == Some(true);
     let schema_name = fields.name(schema);
     let parameters = fields.value(schema).unwrap_or_else(|| json!({}));
     if !parameters.is_object() {
@@ -61,6 +58,9 @@ pub(crate) fn function(mut fields: Fields, schema: &str) -> Result<Tool, ApiErro
     let mut function = json!({"name": called});
     if let Some(description) = description {
         function["description"] = description.into();
+    }
+    if strict {
+        function["strict"] = true.into();
     }
     function["parameters"] = parameters.clone();
     let definition = json!({"type": "function", "function": function});

@@ -15,6 +15,7 @@ mod content;
 mod error;
 mod fields;
 mod functions;
+mod grammar;
 mod guard;
 mod memory;
 mod metrics;

@@ -1,6 +1,7 @@
 //! From what is asked for to what the engine is given.
 
 use crate::ApiError;
+use crate::grammar::{Calls, Grammars};
 use crate::output::ReaderSettings;
 use crate::output::calls::Functions;
 use crate::request::{Chat, Format, Generate, Prompt, ToolChoice};
@@ -37,15 +38,14 @@ struct Prepared {
 /// A conversation that the template refuses; what the model does not have.
 pub(crate) fn prepare(
     model: &ServedModel,
+    grammars: &Grammars,
     defaults: Defaults,
     request: &Generate,
     id: &str,
 ) -> Result<Vec<(Job, ReaderSettings)>, ApiError> {
-    // Formats that are more than text are to be enforced where rules are made, below.
-    let Format::Text = request.format;
     let tokenizer = &model.tokenizer;
     let prepared = match &request.prompt {
-        Prompt::Chat(chat) => conversation(model, chat)?,
+        Prompt::Chat(chat) => conversation(model, chat, &request.format)?,
         Prompt::Text(text) => plain(text_tokens(tokenizer, text)?),
         Prompt::Tokens(tokens) => plain(tokens.clone()),
     };
@@ -54,7 +54,12 @@ pub(crate) fn prepare(
         false => Ok(String::new()),
     };
     let echo = echo.map_err(|error| ApiError::field("prompt", error.to_string()))?;
+    let calls = match &request.prompt {
+        Prompt::Chat(chat) => calls(chat, &request.format),
+        Prompt::Text(_) | Prompt::Tokens(_) => None,
+    };
     let rules = Rules {
+        grammar: grammars.constraint(tokenizer, &request.format, calls.as_ref())?,
         min_tokens: request.min_tokens,
         reasoning: budget(request, &prepared, tokenizer)?,
         opening: prepared.opening.clone(),
@@ -111,14 +116,20 @@ fn text_tokens(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, ApiError> 
     Ok(bos.into_iter().chain(tokens).collect())
 }
 
-fn conversation(model: &ServedModel, chat: &Chat) -> Result<Prepared, ApiError> {
+/// The calls that an answer may have, if they are to be enforced.
+fn calls<'a>(chat: &'a Chat, format: &Format) -> Option<Calls<'a>> {
+    Calls::new(&chat.tools, &chat.tool_choice, chat.parallel_calls, *format != Format::Text)
+}
+
+fn conversation(model: &ServedModel, chat: &Chat, format: &Format) -> Result<Prepared, ApiError> {
     let tokenizer = &model.tokenizer;
     let tokens = render(model, chat)?;
     let thinking = Thinking::after_ids(&tokens, tokenizer);
     let callable = !chat.tools.is_empty() && chat.tool_choice != ToolChoice::None;
     let functions = chat.tools.iter().map(|tool| (tool.name.as_str(), &tool.parameters));
     let functions = callable.then(|| Arc::new(Functions::new(functions)));
-    let opening = opening(&chat.tool_choice, thinking, tokenizer)?;
+    let ruled = *format != Format::Text || calls(chat, format).is_some();
+    let opening = opening(&chat.tool_choice, ruled, thinking, tokenizer)?;
     let one_call = !chat.parallel_calls;
     Ok(Prepared { tokens, thinking: Some(thinking), functions, one_call, opening })
 }
@@ -147,25 +158,36 @@ pub(crate) fn render(model: &ServedModel, chat: &Chat) -> Result<Vec<u32>, ApiEr
     Ok(template.render_tokens(&input, &model.tokenizer)?)
 }
 
-/// What the answer must begin with for a call to come.
+/// What the answer must begin with for a call to come, and for a grammar to follow if it is ruled
+/// by one.
 fn opening(
     choice: &ToolChoice,
+    ruled: bool,
     thinking: Thinking,
     tokenizer: &Tokenizer,
 ) -> Result<Option<Opening>, ApiError> {
     // Up to where the tokens of a name begin.
     let call = match choice {
-        ToolChoice::None | ToolChoice::Auto => return Ok(None),
-        ToolChoice::Required => "\n<function".to_owned(),
-        ToolChoice::Function(name) => format!("\n<function={name}>\n"),
+        ToolChoice::None | ToolChoice::Auto if !ruled => return Ok(None),
+        ToolChoice::None | ToolChoice::Auto => None,
+        ToolChoice::Required => Some("\n<function".to_owned()),
+        ToolChoice::Function(name) => Some(format!("\n<function={name}>\n")),
     };
     let encode = |text: &str, special| {
         let tokens = tokenizer.encode(text, special);
         tokens.map_err(|error| ApiError::field("tool_choice", error.to_string()))
     };
-    let mut tokens = encode("<tool_call>", SpecialTokens::Parse)?;
-    tokens.extend(encode(&call, SpecialTokens::AsText)?);
+    let mut tokens = Vec::new();
+    if let Some(call) = call {
+        tokens.extend(encode("<tool_call>", SpecialTokens::Parse)?);
+        tokens.extend(encode(&call, SpecialTokens::AsText)?);
+    }
     let after = tokenizer.token_id(CLOSE_THINKING).filter(|_| thinking == Thinking::Open);
+    if thinking == Thinking::Open && after.is_none() {
+        let message = format!("the model has no token {CLOSE_THINKING}, so nobody knows where");
+        let message = format!("{message} its answer begins; switch thinking off");
+        return Err(ApiError::unsupported("reasoning_effort", message));
+    }
     if after.is_some() {
         tokens.splice(..0, encode("\n\n", SpecialTokens::AsText)?);
     }

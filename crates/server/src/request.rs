@@ -71,6 +71,13 @@ pub struct Tool {
     pub parameters: Value,
 }
 
+impl Tool {
+    /// Whether arguments must be as the schema says.
+    pub fn is_strict(&self) -> bool {
+        self.definition.pointer("/function/strict") == Some(&Value::Bool(true))
+    }
+}
+
 /// Whether functions are called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ToolChoice {
@@ -132,10 +139,30 @@ impl Effort {
     }
 }
 
-/// What an answer must look like. The place where grammars come in.
+/// What an answer must look like.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// Any text.
     #[default]
     Text,
+    /// A rule that is enforced while the answer is written, behind its thinking.
+    Rule {
+        /// The rule.
+        rule: Rule,
+        /// The field of the request that holds it, for messages.
+        field: String,
+    },
+}
+
+/// A rule for the text of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// JSON that this schema allows.
+    Schema(Value),
+    /// What this regular expression matches as a whole.
+    Regex(String),
+    /// What this grammar allows, in Lark as llguidance has it.
+    Lark(String),
+    /// One of these texts.
+    Choice(Vec<String>),
 }

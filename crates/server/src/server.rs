@@ -2,6 +2,7 @@
 
 use crate::config::{Public, ServerConfig};
 use crate::connections;
+use crate::grammar::Grammars;
 use crate::metrics::Metrics;
 use crate::prepare::Defaults;
 use crate::routes;
@@ -115,6 +116,7 @@ where
         limits,
         access,
         defaults: Defaults { drafts, loop_tokens },
+        grammars: Grammars::default(),
         context,
         started: Instant::now(),
         metrics: Metrics::new().map_err(ServeError::Metrics)?,

@@ -3,6 +3,7 @@
 use crate::ApiError;
 use crate::config::{Access, RequestLimits};
 use crate::error::ErrorKind;
+use crate::grammar::Grammars;
 use crate::metrics::Metrics;
 use crate::outbox::{Inbox, outbox};
 use crate::prepare::{Defaults, prepare};
@@ -26,6 +27,7 @@ pub(crate) struct Service {
     pub(crate) limits: RequestLimits,
     pub(crate) access: Access,
     pub(crate) defaults: Defaults,
+    pub(crate) grammars: Grammars,
     /// Tokens that a request may have, prompt and answer together.
     pub(crate) context: usize,
     pub(crate) started: Instant,
@@ -75,8 +77,9 @@ impl Service {
         id: &str,
     ) -> Result<Started, ApiError> {
         let id = id.to_owned();
-        let work =
-            move |service: &Service| prepare(&service.model, service.defaults, &request, &id);
+        let work = move |service: &Service| {
+            prepare(&service.model, &service.grammars, service.defaults, &request, &id)
+        };
         let answers = self.compute(work).await?;
         let prompt_tokens = answers.first().map_or(0, |(job, _)| job.prompt.len());
         let (outbox, inbox) = outbox();

@@ -5,7 +5,7 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::{
     audit, bench, chat, conversations, convert, detokenize, draft_vocab, inspect, kld, logits,
-    parity, render, requant, routes, run, serve, tokenize,
+    parity, pull, render, requant, routes, run, serve, tokenize,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -55,6 +55,8 @@ pub(crate) enum Command {
     Chat(Box<chat::Args>),
     /// Serve a model over HTTP, with OpenAI's endpoints.
     Serve(Box<serve::Args>),
+    /// Fetch a model from the Hugging Face hub.
+    Pull(pull::Args),
     /// List or delete the conversations that have a name.
     Conversations(conversations::Args),
     /// Show what is in a model file, check it, or dump one of its tensors.
@@ -92,6 +94,7 @@ impl Command {
             Command::Run(args) => args.quiet,
             Command::Chat(args) => args.quiet,
             Command::Serve(args) => args.quiet,
+            Command::Pull(args) => args.quiet,
             Command::Logits(args) => args.quiet,
             Command::DraftVocab(args) => args.is_quiet(),
             Command::Convert(args) => args.write.quiet,

@@ -71,6 +71,9 @@ pub(crate) enum Error {
     /// A folder could not be made a model file.
     #[error(transparent)]
     Convert(#[from] lab::convert::Error),
+    /// A model of the hub cannot be had.
+    #[error(transparent)]
+    Hub(#[from] hub::Error),
     /// The server cannot start.
     #[error(transparent)]
     Serve(#[from] server::ServeError),
@@ -138,7 +141,7 @@ impl Error {
         {
             return ExitCode::SUCCESS;
         }
-        if !matches!(self, Error::Interrupted) {
+        if !matches!(self, Error::Interrupted | Error::Hub(hub::Error::Interrupted)) {
             let _ = writeln!(io::stderr(), "tuff: {}", one_line(&self.to_string()));
         }
         ExitCode::from(self.exit_code())
@@ -150,6 +153,9 @@ impl Error {
             Error::File { .. } | Error::Output(_) | Error::Input(_) | Error::NoModel { .. } => 1,
             Error::TextChanged { .. } | Error::Parity { .. } => 1,
             Error::Gguf(source) => gguf_exit_code(source),
+            Error::Hub(hub::Error::Interrupted) => 130,
+            Error::Hub(hub::Error::Name { .. } | hub::Error::Choice { .. }) => 4,
+            Error::Hub(_) => 1,
             Error::Serve(server::ServeError::PublicWithoutKey { .. }) => 4,
             Error::Serve(_) => 1,
             Error::Model { .. } | Error::Unusable { .. } => 3,

@@ -15,6 +15,7 @@ mod conversations;
 mod draft_vocab_file;
 mod error;
 mod gpu_device;
+mod hub_folder;
 mod ids;
 mod interrupt;
 mod logging;

@@ -12,6 +12,7 @@ use model::tokenizer::{Tokenizer, TokenizerError};
 
 use crate::args::Drafting;
 use crate::error::Error;
+use crate::hub_folder;
 
 /// Where the sample model is in the project's folder.
 const SAMPLE: &str = "models/sample/sample.gguf";
@@ -40,6 +41,7 @@ impl ModelFile {
             Some(path) => path.to_owned(),
             None => default_path()?,
         };
+        let path = hub_folder::find(&path)?.unwrap_or(path);
         let gguf = Gguf::open(&path)?;
         tracing::info!("opened {} with {} tensors", path.display(), gguf.tensors().len());
         Ok(ModelFile { path, gguf })

@@ -33,6 +33,7 @@ pub(crate) fn finish(finish: &Finish, tokenizer: &Tokenizer) -> String {
         Finish::Length => "ended at the token limit (-n)".to_owned(),
         Finish::ContextFull => "ended because the context is full (--ctx)".to_owned(),
         Finish::Repetition => "ended because it went round in a circle".to_owned(),
+        Finish::Complete => "complete".to_owned(),
         Finish::Cancelled => "interrupted".to_owned(),
     }
 }

@@ -90,6 +90,14 @@ pub enum SamplingError {
         /// Position in the sequence of the token to be chosen.
         position: usize,
     },
+    /// What the text must look like leaves no token, or could not be followed.
+    #[error("the grammar of the text failed at position {position}: {what}")]
+    Grammar {
+        /// Position in the sequence of the token to be chosen.
+        position: usize,
+        /// What went wrong.
+        what: String,
+    },
     /// The model gave logits that no token can be chosen from.
     #[error(
         "the model gave non-finite logits at position {position} ({what}); the file may be damaged, check it with `tuff inspect --check`"

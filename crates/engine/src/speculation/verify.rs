@@ -20,6 +20,8 @@ pub(crate) struct Verdict {
     pub(crate) drawn: usize,
     /// Drafts accepted.
     pub(crate) accepted: usize,
+    /// Whether nothing may follow the last token drawn.
+    pub(crate) complete: bool,
     /// Why the last row that counts gave no token. To be told when all tokens drawn have been used:
     /// plain decoding would not have met it before.
     pub(crate) error: Option<SamplingError>,
@@ -30,11 +32,11 @@ pub(crate) struct Verdict {
 /// follows it.
 pub(crate) fn judge<'l>(
     rows: impl Iterator<Item = &'l mut [f32]>,
-    Trial { prompt, output, drawing, details }: Trial<'_>,
+    Trial { prompt, output, mut drawing, details }: Trial<'_>,
     drafts: &[u32],
     is_last: impl Fn(u32) -> bool,
 ) -> Verdict {
-    let mut verdict = Verdict { drawn: 0, accepted: 0, error: None };
+    let mut verdict = Verdict { drawn: 0, accepted: 0, complete: false, error: None };
     for (row, logits) in rows.enumerate() {
         match drawing.draw(logits, &Context { prompt, output }, details) {
             Ok(token) => {
@@ -42,7 +44,9 @@ pub(crate) fn judge<'l>(
                 verdict.drawn += 1;
                 let accepted = drafts.get(row) == Some(&token);
                 verdict.accepted += usize::from(accepted);
-                if !accepted || is_last(token) {
+                let last = is_last(token);
+                verdict.complete = !last && drawing.is_complete(output);
+                if !accepted || last || verdict.complete {
                     break;
                 }
             }

@@ -238,7 +238,7 @@ impl Op for Attention {
         Ok(Box::new(move |backend, i| {
             let read = (&windows[i % slots], &state);
             self.attend(backend, (&norms, &rows), read, (&mut selection, &mut o));
-            backend.download(&o, &mut [0.0])
+            Ok(())
         }))
     }
 }

@@ -185,7 +185,7 @@ impl Op for DeltaRule {
         Ok(Box::new(move |backend, i| {
             let window = window(&[(i % slots, i / slots * self.rows, self.rows)]);
             self.call(backend, (&vectors, &rows), &window, (&mut state, &mut out));
-            backend.download(&out, &mut [0.0])
+            Ok(())
         }))
     }
 }

@@ -90,7 +90,7 @@ impl Op for DraftInput {
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Box::new(move |backend, i| {
             self.call(backend, &operands[i % operands.len()], &mut out);
-            backend.download(&out, &mut [0.0])
+            Ok(())
         }))
     }
 }

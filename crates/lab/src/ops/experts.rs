@@ -255,7 +255,7 @@ impl Op for Experts {
         let mut y = backend.alloc(self.pairs() * self.n_out)?;
         Ok(Box::new(move |backend, i| {
             self.call(backend, (&plans[i % plans.len()], &stacks), &x, &mut y);
-            backend.download(&y, &mut [0.0])
+            Ok(())
         }))
     }
 }

@@ -235,7 +235,7 @@ impl Op for HyperConnection {
             // Activations stay in the caches, as they do in a forward pass.
             return Ok(Box::new(move |backend, _| {
                 backend.hc_inject(&self.shape, &weights, &u, self.rows, &mut x);
-                backend.download(&x, &mut [0.0])
+                Ok(())
             }));
         }
         let loaded = (0..copies(self.cost().bytes as usize, cold))
@@ -244,7 +244,7 @@ impl Op for HyperConnection {
         Ok(Box::new(move |backend, i| {
             let out = HcRead { u: &mut u, weights: &mut weights };
             self.read(backend, &loaded[i % loaded.len()], &x, out);
-            backend.download(&u, &mut [0.0])
+            Ok(())
         }))
     }
 }

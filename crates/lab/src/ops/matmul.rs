@@ -119,7 +119,7 @@ impl Op for Matmul {
         let rows = self.rows;
         Ok(Box::new(move |backend, i| {
             backend.matmul(&matrices[i % matrices.len()], &x, rows, &mut y);
-            backend.download(&y, &mut [0.0])
+            Ok(())
         }))
     }
 }

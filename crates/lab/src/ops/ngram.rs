@@ -129,7 +129,7 @@ impl Op for Ngram {
         Ok(Box::new(move |backend, i| {
             let window = window(&[(i % slots, i / slots * self.rows, self.rows)]);
             self.call(backend, &vectors, &window, (&mut rows, &mut state));
-            backend.download(&rows.x, &mut [0.0])
+            Ok(())
         }))
     }
 }

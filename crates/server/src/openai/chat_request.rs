@@ -1,10 +1,10 @@
 //! `/v1/chat/completions`: the request.
 
 use super::common::{self, Delivery};
-use super::{messages, tools};
+use super::{format, messages, tools};
 use crate::ApiError;
 use crate::fields::{Fields, wrong_kind};
-use crate::request::{Chat, Effort, Format, Generate, Prompt};
+use crate::request::{Chat, Effort, Generate, Prompt};
 use crate::service::Service;
 use crate::settings;
 use serde_json::{Map, Value};
@@ -35,7 +35,7 @@ pub(super) fn read(
         log_probs,
         reasoning_budget: fields.count("reasoning_budget", usize::MAX)?,
         loop_tokens: fields.count("repetition_stop", usize::MAX)?,
-        format: format(&mut fields)?,
+        format: format::format(&mut fields)?,
         echo: false,
         prompt: Prompt::Chat(chat(&mut fields, service)?),
     };
@@ -90,22 +90,5 @@ fn log_probs(fields: &mut Fields, most: usize) -> Result<Option<usize>, ApiError
             Err(ApiError::field("top_logprobs", "top_logprobs are only for logprobs: true"))
         }
         top => Ok(wanted.then(|| top.unwrap_or(0))),
-    }
-}
-
-/// What the answer must look like. The place where grammars come in.
-fn format(fields: &mut Fields) -> Result<Format, ApiError> {
-    const NAME: &str = "response_format";
-    let Some(value) = fields.value(NAME) else { return Ok(Format::Text) };
-    let mut format = Fields::of(value, NAME)?;
-    match format.text("type")?.as_deref() {
-        Some("text") => {
-            format.finish()?;
-            Ok(Format::Text)
-        }
-        _ => {
-            let message = "response_format.type must be text: other formats are not enforced here";
-            Err(ApiError::unsupported(NAME, message))
-        }
     }
 }

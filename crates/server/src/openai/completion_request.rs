@@ -1,9 +1,10 @@
 //! `/v1/completions`: the request.
 
 use super::common::{self, Delivery};
+use super::format;
 use crate::ApiError;
 use crate::fields::{Fields, wrong_kind};
-use crate::request::{Format, Generate, Prompt};
+use crate::request::{Generate, Prompt};
 use crate::service::Service;
 use crate::settings;
 use serde_json::Value;
@@ -31,7 +32,7 @@ pub(super) fn read(
         log_probs: fields.count("logprobs", limits.log_probs)?,
         reasoning_budget: None,
         loop_tokens: fields.count("repetition_stop", usize::MAX)?,
-        format: Format::Text,
+        format: format::format(&mut fields)?,
         echo: fields.boolean("echo")?.unwrap_or(false),
     };
     if generate.echo && generate.log_probs.is_some() {

@@ -5,6 +5,7 @@ mod chat_request;
 mod common;
 mod completion_reply;
 mod completion_request;
+mod format;
 mod messages;
 mod tools;
 

@@ -72,7 +72,7 @@ mod tests {
             (json!({"name": "a b"}), "tools[0].function.name"),
             (json!({"name": "a<b>"}), "tools[0].function.name"),
             (json!({"name": "f", "parameters": []}), "tools[0].function.parameters"),
-            (json!({"name": "f", "strict": true}), "tools[0].function.strict"),
+            (json!({"name": "f", "strict": 1}), "tools[0].function.strict"),
             (json!({"name": "f", "extra": 1}), "tools[0].function.extra"),
         ] {
             let tool = json!({"type": "function", "function": function});

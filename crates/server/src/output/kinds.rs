@@ -99,6 +99,24 @@ impl Kinds {
         self == Kinds(STRING)
     }
 
+    /// Whether the value may be text.
+    pub(crate) fn may_be_text(self) -> bool {
+        self.0 & STRING != 0
+    }
+
+    /// The types by name.
+    pub(crate) fn names(self) -> Vec<&'static str> {
+        let all = [
+            (STRING, "string"),
+            (NUMBER, "number"),
+            (BOOLEAN, "boolean"),
+            (NULL, "null"),
+            (ARRAY, "array"),
+            (OBJECT, "object"),
+        ];
+        all.into_iter().filter(|(bit, _)| self.0 & bit != 0).map(|(_, name)| name).collect()
+    }
+
     /// The JSON of a complete value that the model wrote as `text`. What is valid JSON of another
     /// allowed type than text is that; all else is a string, also where none is allowed: it is what
     /// the model wrote, and whoever called for it can say what is wrong.

@@ -131,7 +131,7 @@ impl Reader {
             Finish::Repetition => FinishReason::Repetition,
             _ if self.ended > 0 => FinishReason::ToolCalls,
             Finish::StopString(stop) => FinishReason::StopString(stop.clone()),
-            Finish::EndOfText(_) | Finish::Cancelled => FinishReason::Stop,
+            Finish::EndOfText(_) | Finish::Complete | Finish::Cancelled => FinishReason::Stop,
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::{input, tools};
 use crate::ApiError;
-use crate::fields::{Fields, wrong_kind};
-use crate::request::{Chat, Effort, Format, Generate, Prompt};
+use crate::fields::Fields;
+use crate::request::{Chat, Effort, Format, Generate, Prompt, Rule};
 use crate::service::Service;
 use crate::settings;
 use serde_json::{Map, Value, json};
@@ -165,15 +165,28 @@ fn format(fields: &mut Fields) -> Result<Format, ApiError> {
     text.ignore(&["verbosity"]);
     let format = text.value("format");
     text.finish()?;
-    match format {
-        None => Ok(Format::Text),
-        Some(Value::Object(format)) if format.get("type") == Some(&json!("text")) => {
-            Ok(Format::Text)
+    const NAME: &str = "text.format";
+    let Some(value) = format else { return Ok(Format::Text) };
+    let mut format = Fields::of(value, NAME)?;
+    let kind = format.text("type")?.unwrap_or_default();
+    let rule =
+        |schema, field: &str| Format::Rule { rule: Rule::Schema(schema), field: field.into() };
+    let read = match kind.as_str() {
+        "text" => Format::Text,
+        "json_object" => rule(json!({"type": "object"}), NAME),
+        "json_schema" => {
+            format.text("name")?;
+            format.text("description")?;
+            // Schemas are kept to in any case.
+            format.boolean("strict")?;
+            let name = format.name("schema");
+            rule(format.required("schema")?, &name)
         }
-        Some(Value::Object(_)) => {
-            let message = "text.format.type must be text: other formats are not enforced here";
-            Err(ApiError::unsupported("text.format", message))
+        _ => {
+            let message = "text.format.type must be text, json_object or json_schema";
+            return Err(ApiError::unsupported("text.format.type", message));
         }
-        Some(other) => Err(wrong_kind("text.format", "an object", &other)),
-    }
+    };
+    format.finish()?;
+    Ok(read)
 }

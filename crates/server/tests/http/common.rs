@@ -30,6 +30,7 @@ pub(crate) struct Server {
 pub(crate) struct Setup {
     pub(crate) slots: usize,
     pub(crate) queue: usize,
+    pub(crate) context: usize,
     pub(crate) config: ServerConfig,
     /// The model.
     pub(crate) file: PathBuf,
@@ -37,7 +38,13 @@ pub(crate) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { slots: 4, queue: 32, config: ServerConfig::local(0), file: sample() }
+        Self {
+            slots: 4,
+            queue: 32,
+            context: CONTEXT,
+            config: ServerConfig::local(0),
+            file: sample(),
+        }
     }
 }
 
@@ -70,7 +77,7 @@ fn load(setup: &Setup) -> (Scheduler<Cpu>, ServedModel) {
     let template = file.metadata().get_str("tokenizer.chat_template").unwrap().unwrap();
     let config = EngineConfig {
         slots: setup.slots,
-        context: CONTEXT,
+        context: setup.context,
         chunk: 64,
         deferred: 9,
         mtp: Some(NormExtent::Whole),

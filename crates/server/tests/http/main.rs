@@ -5,6 +5,7 @@
 mod chat;
 mod common;
 mod completions;
+mod format;
 mod gone;
 mod limits;
 mod load;

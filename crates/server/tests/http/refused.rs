@@ -27,10 +27,11 @@ fn fault_106_a_prompt_that_is_too_long_is_told_before_the_first_event() {
 
 #[test]
 fn fields_that_would_change_the_answer_are_named() {
-    let format = json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {}}});
+    let format =
+        json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}});
     let cases = [
-        ("response_format", json!({"response_format": format})),
-        ("response_format", json!({"response_format": {"type": "json_object"}})),
+        ("response_format.json_schema.schema", json!({"response_format": format})),
+        ("response_format.type", json!({"response_format": {"type": "made_up"}})),
         ("functions", json!({"functions": []})),
         ("audio", json!({"audio": {}})),
         ("web_search_options", json!({"web_search_options": {}})),

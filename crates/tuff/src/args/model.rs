@@ -11,8 +11,8 @@ use crate::model_file::ModelFile;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArg {
-    /// Model: a GGUF file, any part of a split one, or a folder that holds one. [default: what
-    /// TUFF_MODEL names, otherwise the sample model]
+    /// Model: a GGUF file, any part of a split one, a folder that holds one, or OWNER/REPO[:QUANT]
+    /// as fetched with `tuff pull`. [default: what TUFF_MODEL names, otherwise the sample model]
     #[arg(short, long, value_name = "PATH")]
     pub(crate) model: Option<PathBuf>,
 }

@@ -11,6 +11,7 @@ pub(crate) mod inspect;
 pub(crate) mod kld;
 pub(crate) mod logits;
 pub(crate) mod parity;
+pub(crate) mod pull;
 pub(crate) mod render;
 pub(crate) mod requant;
 pub(crate) mod routes;
@@ -30,6 +31,7 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Run(args) => run::run(&args),
         Command::Chat(args) => chat::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Pull(args) => pull::run(&args),
         Command::Conversations(args) => conversations::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),

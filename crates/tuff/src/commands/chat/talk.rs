@@ -254,7 +254,7 @@ impl Talk {
             Finish::EndOfText(_) | Finish::StopString(_) if empty => {
                 note(&format!("(the answer is empty: {end})"));
             }
-            Finish::EndOfText(_) | Finish::StopString(_) => {}
+            Finish::EndOfText(_) | Finish::StopString(_) | Finish::Complete => {}
         }
     }
 
