@@ -69,6 +69,14 @@ impl Gpu {
         })
     }
 
+    /// After a fault what is kept between windows may not be what it should: it is made anew.
+    fn forget_after<T>(&mut self, done: &Result<T, Error>) {
+        if done.is_err() {
+            self.angles.clear();
+            self.quantised = QuantisedRows::default();
+        }
+    }
+
     /// Name of the GPU, its interface and its driver.
     pub fn title(&self) -> &str {
         &self.title
@@ -114,11 +122,15 @@ impl Device for Gpu {
     }
 
     fn download(&mut self, buffer: &GpuBuffer, out: &mut [f32]) -> Result<(), Error> {
-        self.recorder.download(buffer, bytemuck::cast_slice_mut(out))
+        let done = self.recorder.download(buffer, bytemuck::cast_slice_mut(out));
+        self.forget_after(&done);
+        done
     }
 
     fn finish(&mut self) -> Result<Option<f64>, Error> {
-        self.recorder.finish().map(Some)
+        let finished = self.recorder.finish();
+        self.forget_after(&finished);
+        finished.map(Some)
     }
 
     fn load_matrix(&mut self, weight: &Weight, activations: Activations) -> Result<Matrix, Error> {

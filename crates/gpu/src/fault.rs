@@ -12,6 +12,8 @@ pub(crate) struct Faults(Arc<Mutex<Kept>>);
 #[derive(Debug, Default)]
 struct Kept {
     first: Option<Error>,
+    /// Faults that were reported.
+    reported: u64,
     lost: Option<String>,
 }
 
@@ -38,7 +40,14 @@ impl Faults {
         if let Some(why) = kept.lost.clone() {
             return Err(Error::DeviceLost { device: NAME, why });
         }
-        kept.first.take().map_or(Ok(()), Err)
+        let first = kept.first.take();
+        kept.reported += u64::from(first.is_some());
+        first.map_or(Ok(()), Err)
+    }
+
+    /// Rises with every fault that was reported: what was made before may not be what it should.
+    pub(crate) fn reported(&self) -> u64 {
+        self.kept().reported
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

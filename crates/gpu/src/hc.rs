@@ -10,14 +10,14 @@ use crate::hc_kernels::{
     up_lanes, up_tokens,
 };
 use crate::kernel::Kernel;
-use crate::matrix::{Matrix, Part};
+use crate::matrix::{Decoded, Matrix, Part};
 use crate::product::{Inputs, Ready};
 use crate::recorder::{Call, MAX_GRID, spread};
 use crate::scratch::Scratch;
 use crate::tile::{Tile, Width};
 use kernels::hc::HcRead;
 use kernels::{Hc, HcShape, HcWeights};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// Weight rows of a workgroup of the first step.
 const DOWN_ROWS: usize = 128 / DOWN_LANES as usize;
@@ -272,14 +272,18 @@ impl Gpu {
 
     /// A small matrix as f32, made when first asked for and kept with it.
     fn decoded(&mut self, matrix: &Matrix) -> Option<Arc<GpuBuffer>> {
-        if let Some(values) = matrix.decoded.get() {
-            return Some(values.clone());
+        let faults = self.recorder.faults.reported();
+        let kept = || matrix.decoded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(decoded) = kept().as_ref().filter(|decoded| decoded.faults == faults) {
+            return Some(decoded.values.clone());
         }
         let len = matrix.n_in * matrix.n_out;
         let values = Arc::new(self.kept_alloc(len, "decoded small weights")?);
         let rows: Vec<u32> = (0..matrix.n_out as u32).collect();
         self.decode_rows(matrix, &rows, 1, &values);
-        Some(matrix.decoded.get_or_init(|| values).clone())
+        // What went wrong is reported, and then they are made anew.
+        *kept() = Some(Decoded { values: values.clone(), faults });
+        Some(values)
     }
 }
 

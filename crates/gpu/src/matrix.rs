@@ -7,7 +7,7 @@ use crate::formats::repack_rows;
 use crate::formats::{Format, Layout, MAX_PLANES, UNIT};
 use crate::tile::RowTiles;
 use kernels::{Activations, Error, Weight};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 
 /// Bytes of weights that are repacked at once.
 const CHUNK: usize = 16 << 20;
@@ -27,9 +27,17 @@ pub struct Matrix {
     pub(crate) tiles: RowTiles,
     pub(crate) parts: Vec<Part>,
     /// All of it as f32, where a kernel wanted it so.
-    pub(crate) decoded: OnceLock<Arc<GpuBuffer>>,
+    pub(crate) decoded: Mutex<Option<Decoded>>,
     /// A table that stays on the host; there are no parts then, and it is no factor of a product.
     pub(crate) table: Option<Weight>,
+}
+
+/// All values of a matrix, decoded on the device.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoded {
+    pub(crate) values: Arc<GpuBuffer>,
+    /// Faults that were reported before they were made.
+    pub(crate) faults: u64,
 }
 
 /// Consecutive rows (over all experts) of a weight, in one buffer.
@@ -81,7 +89,7 @@ impl Gpu {
             return Err(Error::UnsupportedFormat { name, ty, device: NAME });
         };
         let per_part = self.rows_per_part(weight, format)?;
-        let (parts, decoded, table) = (Vec::new(), OnceLock::new(), None);
+        let (parts, decoded, table) = (Vec::new(), Mutex::default(), None);
         let tiles = self.row_tiles(weight, activations);
         let mut matrix = Matrix {
             name,

@@ -19,13 +19,20 @@ pub(crate) struct Compiled {
     pub(crate) writes: Vec<bool>,
 }
 
+/// A kernel that the driver refused.
+#[derive(Debug)]
+struct Refused {
+    kernel: String,
+    why: String,
+}
+
 /// Everything that was compiled and bound.
 #[derive(Debug)]
 pub(crate) struct Pipelines {
     device: wgpu::Device,
     faults: Faults,
-    /// `None` where the driver refused the kernel.
-    compiled: HashMap<Kernel, Option<Arc<Compiled>>>,
+    /// Or why the driver refused the kernel.
+    compiled: HashMap<Kernel, Result<Arc<Compiled>, Refused>>,
     groups: HashMap<(Kernel, Vec<SliceId>), BindGroup>,
     recent: Recent,
 }
@@ -74,6 +81,9 @@ struct Bound {
     group: BindGroup,
 }
 
+/// Bind groups that are kept: places of host inputs differ with every length of a window.
+const MOST_GROUPS: usize = 32768;
+
 /// Windows whose calls are remembered in their order.
 const MOST_LISTS: usize = 12;
 
@@ -87,7 +97,7 @@ impl Pipelines {
     }
 
     /// The kernel with these buffers bound; `None` if it could not be built, which is kept as a
-    /// fault.
+    /// fault every time.
     pub(crate) fn get(
         &mut self,
         kernel: Kernel,
@@ -102,10 +112,23 @@ impl Pipelines {
         if !calls.get(place).is_some_and(same) {
             let (device, faults) = (&self.device, &self.faults);
             let compiled = self.compiled.entry(kernel).or_insert_with(|| {
-                let built = compile(device, &kernel.shader()).map(Arc::new);
-                built.map_err(|error| faults.add(error)).ok()
+                let shader = kernel.shader();
+                let refused =
+                    |error: Error| Refused { kernel: shader.name.clone(), why: error.to_string() };
+                compile(device, &shader).map(Arc::new).map_err(refused)
             });
-            let compiled = compiled.clone()?;
+            let compiled = match compiled {
+                Ok(compiled) => compiled.clone(),
+                // Said each time: what it should have computed is missing each time.
+                Err(Refused { kernel, why }) => {
+                    let (kernel, why) = (kernel.clone(), why.clone());
+                    faults.add(Error::KernelBuild { device: NAME, kernel, why });
+                    return None;
+                }
+            };
+            if self.groups.len() >= MOST_GROUPS {
+                self.groups.clear();
+            }
             let ids: Vec<SliceId> = slices.iter().map(Slice::id).collect();
             let group = self
                 .groups

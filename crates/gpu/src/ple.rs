@@ -16,7 +16,7 @@ use crate::states::{PleState, check_len};
 use crate::tile::RowTiles;
 use kernels::ple::PleInput;
 use kernels::{Activations, Error, Ple, PleShape, PleWeights, Weight, Window};
-use std::sync::OnceLock;
+use std::sync::Mutex;
 
 /// Threads for a stream of a row.
 const GATE_THREADS: usize = 256;
@@ -131,7 +131,7 @@ impl Gpu {
             experts: weight.experts(),
             activations: Activations::F32,
             parts: Vec::new(),
-            decoded: OnceLock::new(),
+            decoded: Mutex::default(),
             table: Some(weight.clone()),
         })
     }

@@ -146,6 +146,7 @@ impl Recorder {
         }
         assert!(x.max(y).max(z) <= MAX_GRID, "a grid of {:?}", call.grid);
         self.calls += 1;
+        self.open_calls += 1;
         if self.profile.is_some() {
             self.pass = None;
         }
@@ -392,6 +393,8 @@ impl Recorder {
         let mut stamps = vec![0u64; count];
         if count > 0 && self.read(&buffer, bytemuck::cast_slice_mut(&mut stamps)) {
             profile.add(&stamps);
+        } else {
+            profile.forget();
         }
         self.profile = Some(profile);
     }

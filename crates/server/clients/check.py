@@ -7,6 +7,7 @@ from a stream must be what the server sends as a whole. Usage: check.py [http://
 import json
 import sys
 import urllib.request
+from typing import Literal
 
 import anthropic
 import openai
@@ -14,7 +15,7 @@ from anthropic.types import Message, RawMessageStreamEvent
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 BASE = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8080"
 SEED = {"seed": 7}
@@ -111,6 +112,40 @@ def chat():
     other = {**base, "model": "else"}
     refused(openai.NotFoundError, lambda: gpt.chat.completions.create(**other), param="model")
     return count
+
+
+class Pet(BaseModel):
+    """A pet."""
+
+    name: Literal["Rex", "Mia"]
+    legs: Literal[3, 4]
+    friendly: bool
+
+
+def structured():
+    """Answers and arguments of calls that must fit a type, by the packages' own helpers."""
+    ask = [{"role": "user", "content": "Invent a pet."}]
+    base = {"model": model, "max_tokens": 1500, **SEED}
+    for more in [{"reasoning_effort": "none"}, {"extra_body": {"reasoning_budget": 8}}]:
+        answer = gpt.chat.completions.parse(**base, **more, messages=ask, response_format=Pet)
+        assert isinstance(answer.choices[0].message.parsed, Pet)
+        with gpt.chat.completions.stream(
+            **base, **more, messages=ask, response_format=Pet
+        ) as stream:
+            assert stream.get_final_completion().choices[0].message.parsed == (
+                answer.choices[0].message.parsed
+            )
+    tool = openai.pydantic_function_tool(Pet)
+    call = gpt.chat.completions.parse(
+        **base, reasoning_effort="none", messages=ask, tools=[tool], tool_choice="required"
+    )
+    assert isinstance(call.choices[0].message.tool_calls[0].function.parsed_arguments, Pet)
+    response = gpt.responses.parse(
+        model=model, input="Invent a pet.", text_format=Pet, max_output_tokens=1500,
+        reasoning={"effort": "none"}, extra_body=SEED,
+    )
+    assert isinstance(response.output_parsed, Pet)
+    return 5
 
 
 def completions():
@@ -236,5 +271,5 @@ def repaired(arguments):
         return "{}"
 
 
-for check in (chat, completions, responses, messages, agent):
+for check in (chat, structured, completions, responses, messages, agent):
     print(f"{check.__name__}: {check()} events or turns")

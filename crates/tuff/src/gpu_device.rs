@@ -28,7 +28,15 @@ const CHECKED: [&str; 14] = [
 ];
 
 /// Rows of the windows that are checked.
-const ROWS: [usize; 2] = [1, 3];
+const ROWS: [usize; 3] = [1, 4, 40];
+
+/// Name, interface and driver of the GPU that was opened.
+static TITLE: OnceLock<String> = OnceLock::new();
+
+/// Name, interface and driver of the GPU that was opened; what a state's bits depend on.
+pub(crate) fn title() -> &'static str {
+    TITLE.get().map_or("that is not open", String::as_str)
+}
 
 /// Opens a GPU, with the tiles that an audit found for it if they are wanted.
 ///
@@ -37,6 +45,7 @@ const ROWS: [usize; 2] = [1, 3];
 pub(crate) fn open(options: &GpuOptions, tuned: bool) -> Result<Gpu, Error> {
     let mut gpu = Gpu::new(options).map_err(engine::Error::from)?;
     tracing::info!("gpu: {}", gpu.title());
+    let _ = TITLE.set(gpu.title().to_owned());
     if tuned {
         tiles::equip(&mut gpu);
     }

@@ -63,12 +63,13 @@ impl Session {
         let vocab = spec.map(|spec| read_draft_vocab(checkpoint, &spec.drafting())).transpose()?;
         let drafts = (spec.map_or(SpecMode::Off, SpecArgs::mode), vocab.flatten());
         if device.backend() == Chosen::Gpu {
-            let gpu = device.new_gpu()?;
-            match load(gpu, checkpoint, config, show) {
-                Ok(mut engine) => {
-                    let drafter = drafter(&mut engine, checkpoint, drafts)?;
-                    return Ok(Session::Gpu(Box::new(engine), Box::new(drafter)));
-                }
+            let loaded = device.new_gpu().and_then(|gpu| {
+                let mut engine = load(gpu, checkpoint, config, show)?;
+                let drafter = drafter(&mut engine, checkpoint, drafts.clone())?;
+                Ok(Session::Gpu(Box::new(engine), Box::new(drafter)))
+            });
+            match loaded {
+                Ok(session) => return Ok(session),
                 Err(Error::Engine(error)) if device.may_change() => {
                     DeviceArgs::take_cpu(&error.to_string());
                 }

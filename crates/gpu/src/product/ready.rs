@@ -50,6 +50,14 @@ pub(crate) struct QuantisedRows {
     next: usize,
 }
 
+impl QuantisedRows {
+    /// The place that is taken next, with nothing in it.
+    fn free(&mut self) -> usize {
+        self.places[self.next] = None;
+        self.next
+    }
+}
+
 impl Gpu {
     /// Brings `rows` rows of activations to the form that a product with `matrix` reads; `None` if
     /// memory is short, which is kept as a fault.
@@ -77,7 +85,7 @@ impl Gpu {
         let state = (x.id(), x.state());
         let fits = |q: &Option<Quantised>| q.is_some_and(|q| q.x == state && q.values >= values);
         let there = self.quantised.places.iter().position(fits);
-        let place = there.unwrap_or(self.quantised.next);
+        let place = there.unwrap_or_else(|| self.quantised.free());
         let [codes, scales] = self.codes_at(place, values)?;
         if there.is_none() {
             let buffers = [codes.all(), scales.all(), x.all()];
@@ -100,7 +108,8 @@ impl Gpu {
         if !int8 || !width.is_multiple_of(UNIT) || values == 0 || x.len() < values {
             return None;
         }
-        self.codes_at(self.quantised.next, values)
+        let place = self.quantised.free();
+        self.codes_at(place, values)
     }
 
     /// Notes that the place of [`Gpu::codes_for`] has the first values of `x`.

@@ -66,7 +66,7 @@ fn no_close() -> Value {
 }
 
 #[test]
-fn a_reasoning_budget_is_kept_and_an_answer_follows() {
+fn fault_082_a_reasoning_budget_is_kept_and_no_tag_is_in_the_answer() {
     let more = json!({"max_tokens": 40, "reasoning_budget": 6, "logit_bias": no_close()});
     let answer = both(&chat("Why is the sky blue?", more));
     let message = message(&answer);
@@ -77,6 +77,30 @@ fn a_reasoning_budget_is_kept_and_an_answer_follows() {
     }
     // The budget, the line break before the tag, and the tag.
     assert_eq!(answer["usage"]["completion_tokens_details"]["reasoning_tokens"], 8);
+}
+
+/// A stop that begins like the tag that closes the thought holds the tag back and lets it go whole.
+#[test]
+fn fault_077_a_stop_that_begins_like_the_closing_tag_leaves_the_thought_closed() {
+    let more = json!({"max_tokens": 40, "reasoning_budget": 6, "logit_bias": no_close()});
+    let plain = both(&chat("Why is the sky blue?", more.clone()));
+    for stop in ["</think> and forty more characters that do not come", "k>\n\n\n\n\n\nnothing"] {
+        let mut with_stop = more.clone();
+        with_stop["stop"] = json!(stop);
+        let answer = both(&chat("Why is the sky blue?", with_stop));
+        assert_eq!(message(&answer), message(&plain), "{stop:?}");
+    }
+}
+
+/// A thought that the template has opened is one from its first token on.
+#[test]
+fn fault_083_a_text_begins_within_the_thought_and_ids_are_in_range() {
+    let answer = both(&chat("Why is the sky blue?", json!({"max_tokens": 1})));
+    assert_eq!(message(&answer)["content"], "");
+    assert!(!message(&answer)["reasoning_content"].as_str().unwrap().is_empty());
+    let far = json!({"logit_bias": {"4294967295": 100}, "max_tokens": 4});
+    let error = shared().post(PATH, &chat("Hi", far)).error(400);
+    assert_eq!(error["param"], "logit_bias");
 }
 
 #[test]

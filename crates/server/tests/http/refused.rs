@@ -7,7 +7,7 @@ const CHAT: &str = "/v1/chat/completions";
 const COMPLETIONS: &str = "/v1/completions";
 
 #[test]
-fn fault_106_a_prompt_that_is_too_long_is_told_before_the_first_event() {
+fn fault_106_fault_107_a_prompt_that_is_too_long_is_told_before_the_first_event() {
     let long = "word ".repeat(CONTEXT + 10);
     for (path, body) in [
         (CHAT, chat(&long, json!({}))),

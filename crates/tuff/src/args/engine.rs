@@ -22,6 +22,9 @@ const DEFAULT_CHUNK: usize = 256;
 /// The same on a GPU, which needs more rows to be busy.
 const DEFAULT_GPU_CHUNK: usize = 1024;
 
+/// Rows of a window that its kernels count, with room for drafts.
+const MAX_GPU_CHUNK: usize = 32768;
+
 /// The longest context that the model crate accepts.
 const MAX_CONTEXT: u64 = model::sizes::MAX_CONTEXT as u64;
 
@@ -234,10 +237,7 @@ impl DeviceArgs {
     /// In words, what decides about a state's bits and lies outside the engine's own sizes.
     pub(crate) fn arithmetic(&self) -> String {
         match self.backend() {
-            Chosen::Gpu => {
-                let name = self.gpu.as_deref().unwrap_or("first");
-                format!("gpu {name} {:?}", self.activations)
-            }
+            Chosen::Gpu => format!("gpu {} {:?}", gpu_device::title(), self.activations),
             Chosen::Cpu => {
                 let CpuOptions { isa, activations, .. } = self.cpu_options();
                 format!("cpu {} {activations:?}", isa.name())
@@ -253,7 +253,11 @@ impl DeviceArgs {
             Chosen::Gpu => DEFAULT_GPU_CHUNK,
             Chosen::Cpu | Chosen::Reference => DEFAULT_CHUNK,
         };
-        let chunk = count(self.chunk).unwrap_or_else(default).min(context);
+        let most = match self.backend() {
+            Chosen::Gpu => MAX_GPU_CHUNK,
+            Chosen::Cpu | Chosen::Reference => usize::MAX,
+        };
+        let chunk = count(self.chunk).unwrap_or_else(default).min(context).min(most);
         let kv = self.kv.into();
         let rope_scaling = self.scaling(context, model_context);
         EngineConfig { slots: 1, context, chunk, kv, rope_scaling, ..EngineConfig::default() }

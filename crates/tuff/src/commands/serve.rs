@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     };
     let device = &args.engine.device;
     if device.backend() == Chosen::Gpu {
-        match load(args, device.new_gpu()?, &checkpoint, sizes) {
+        match device.new_gpu().and_then(|gpu| load(args, gpu, &checkpoint, sizes)) {
             Ok(engine) => {
                 stopper.on_signals().map_err(server::ServeError::Threads)?;
                 return serve(engine, plan);
