@@ -72,7 +72,7 @@ mod tests {
             (json!({"name": "f", "type": "bash_20250124"}), "tools[0].type"),
             (json!({"input_schema": {}}), "tools[0].name"),
             (json!({"name": "f", "input_schema": 1}), "tools[0].input_schema"),
-            (json!({"name": "f", "strict": true}), "tools[0].strict"),
+            (json!({"name": "f", "strict": 1}), "tools[0].strict"),
             (json!({"name": "f", "parameters": {}}), "tools[0].parameters"),
         ] {
             assert_eq!(tools(vec![tool], 1).unwrap_err().param.as_deref(), Some(param));
