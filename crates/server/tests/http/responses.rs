@@ -129,14 +129,16 @@ fn answers_are_items_which_are_taken_back() {
 
 #[test]
 fn what_is_refused_is_named() {
-    let schema = json!({"format": {"type": "json_schema", "name": "x", "schema": {}}});
+    let schema = json!({"format": {"type": "json_schema", "name": "x", "schema": {"not": {}}}});
+    let odd = json!({"format": {"type": "regex", "regex": "a"}});
     for (param, more) in [
         ("previous_response_id", json!({"previous_response_id": "resp_1"})),
         ("conversation", json!({"conversation": "x"})),
         ("background", json!({"background": true})),
         ("truncation", json!({"truncation": "auto"})),
         ("include", json!({"include": ["message.output_text.logprobs"]})),
-        ("text.format", json!({"text": schema})),
+        ("text.format.schema", json!({"text": schema})),
+        ("text.format.type", json!({"text": odd})),
         ("reasoning.effort", json!({"reasoning": {"effort": "huge"}})),
         ("tools[0].type", json!({"tools": [{"type": "web_search"}]})),
         ("tool_choice", json!({"tool_choice": "required"})),
