@@ -103,6 +103,13 @@ pub enum Effort {
     Medium,
     /// Long.
     High,
+impl ToolChoice {
+    /// Whether there is a call for sure.
+    pub(crate) fn is_forced(&self) -> bool {
+        matches!(self, ToolChoice::Required | ToolChoice::Function(_))
+    }
+}
+
     /// As long as it takes.
     ExtraHigh,
 }
