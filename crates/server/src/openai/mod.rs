@@ -51,6 +51,15 @@ impl Head {
     }
 }
 
+
+    /// An event of a stream that tells what it took, but only at its end.
+    fn event(&self, object: &str, choice: Value, tell_usage: bool) -> Value {
+        let mut event = self.json(object, &[choice]);
+        if tell_usage {
+            event["usage"] = Value::Null;
+        }
+        event
+    }
 /// `POST /v1/chat/completions`.
 pub(crate) async fn chat(
     State(service): State<Arc<Service>>,

@@ -109,6 +109,18 @@ fn streamed_and_whole_responses_are_the_same() {
 }
 
 #[test]
+fn the_format_that_was_asked_for_is_told() {
+    for format in [
+        json!({"type": "text"}),
+        json!({"type": "json_object"}),
+        json!({"type": "json_schema", "name": "x", "schema": {"type": "object"}}),
+    ] {
+        let more = json!({"max_output_tokens": 3, "text": {"format": format}});
+        assert_eq!(both(&ask("Hello".into(), more))["text"]["format"], format);
+    }
+}
+
+#[test]
 fn answers_are_items_which_are_taken_back() {
     let more = json!({"max_output_tokens": 12, "reasoning_budget": 5, "temperature": 0});
     let answer = both(&ask("Why is the sky blue?".into(), more.clone()));
