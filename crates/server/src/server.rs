@@ -7,7 +7,7 @@ use crate::metrics::Metrics;
 use crate::prepare::Defaults;
 use crate::routes;
 use crate::served::ServedModel;
-use crate::service::Service;
+use crate::service::{LARGE_BODIES, Service};
 use crate::stop::{StopSignal, Wanted};
 use crate::worker::Worker;
 use engine::batch::Scheduler;
@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 /// Time for connections and the engine to end once they were told to.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -123,6 +124,7 @@ where
         preparing: Service::permits(),
     };
     let router = routes::router(Arc::new(service));
+        large_bodies: Semaphore::new(LARGE_BODIES),
     let mut serving = tokio::spawn(connections::answer(listener, router, limits, stop.clone()));
     ready(address);
 

@@ -19,6 +19,9 @@ use tokio::sync::{Semaphore, oneshot};
 /// Conversations that are made tokens at a time; more would only take turns.
 const PREPARING: usize = 4;
 
+/// Large bodies that are read at a time; more wait, for as long as a body may take to come.
+pub(crate) const LARGE_BODIES: usize = 8;
+
 /// The server behind its endpoints.
 #[derive(Debug)]
 pub(crate) struct Service {
@@ -33,6 +36,7 @@ pub(crate) struct Service {
     pub(crate) started: Instant,
     pub(crate) metrics: Metrics,
     pub(crate) preparing: Arc<Semaphore>,
+    pub(crate) large_bodies: Semaphore,
 }
 
 /// A request that was taken on.
