@@ -105,11 +105,13 @@ where
     B: Backend + 'static,
     Scheduler<B>: Send,
 {
-    let ServerConfig { address, access, limits, drafts, loop_tokens, drain, .. } = config;
+    let ServerConfig { address, access, mut limits, drafts, loop_tokens, drain, .. } = config;
     let bind = |source| ServeError::Bind { address, source };
     let listener = TcpListener::bind(address).await.map_err(bind)?;
     let address = listener.local_addr().map_err(bind)?;
     let context = scheduler.request_tokens();
+    // More could never be taken on, however often they were tried again.
+    limits.choices = limits.choices.min(scheduler.room());
     let (worker, thread) = Worker::start(scheduler, ON_THE_WAY).map_err(ServeError::Threads)?;
     let service = Service {
         model,
@@ -122,9 +124,9 @@ where
         started: Instant::now(),
         metrics: Metrics::new().map_err(ServeError::Metrics)?,
         preparing: Service::permits(),
+        large_bodies: Semaphore::new(LARGE_BODIES),
     };
     let router = routes::router(Arc::new(service));
-        large_bodies: Semaphore::new(LARGE_BODIES),
     let mut serving = tokio::spawn(connections::answer(listener, router, limits, stop.clone()));
     ready(address);
 

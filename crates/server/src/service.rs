@@ -81,6 +81,7 @@ impl Service {
         id: &str,
     ) -> Result<Started, ApiError> {
         let id = id.to_owned();
+        let ruled_by = request.ruled_by().to_owned();
         let work = move |service: &Service| {
             prepare(&service.model, &service.grammars, service.defaults, &request, &id)
         };
@@ -88,7 +89,7 @@ impl Service {
         let prompt_tokens = answers.first().map_or(0, |(job, _)| job.prompt.len());
         let (outbox, inbox) = outbox();
         let (accepted, word) = oneshot::channel();
-        self.worker.submit(Submission { answers, outbox, accepted })?;
+        self.worker.submit(Submission { answers, ruled_by, outbox, accepted })?;
         word.await.map_err(|_| ApiError::going_down())??;
         Ok(Started { inbox, prompt_tokens })
     }
