@@ -4,12 +4,30 @@
 use crate::ApiError;
 use crate::fields::{Fields, wrong_kind};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 
 /// The kinds of parts that a wire format has texts in, each with the field that holds the text.
 pub(crate) type Kinds = &'static [(&'static str, &'static str)];
 
 /// Fields of parts that no answer depends on.
 const UNUSED: [&str; 4] = ["annotations", "cache_control", "citations", "logprobs"];
+
+/// Parts of a message at most.
+const MAX_PARTS: usize = 4096;
+
+/// That a message has not too many parts; `name` is that of the field that holds them.
+///
+/// # Errors
+/// [`ApiError`] for the field.
+pub(crate) fn not_too_many(parts: &[Value], name: &str) -> Result<(), ApiError> {
+    match parts.len() {
+        0..=MAX_PARTS => Ok(()),
+        many => {
+            let message = format!("{name} has {many} parts, at most {MAX_PARTS} may be");
+            Err(ApiError::field(name, message))
+        }
+    }
+}
 
 /// Content as templates expect it; `name` is that of the field.
 ///
@@ -19,6 +37,7 @@ pub(crate) fn content(value: Value, name: &str, kinds: Kinds) -> Result<Value, A
     match value {
         Value::String(text) => Ok(Value::String(text)),
         Value::Array(parts) => {
+            not_too_many(&parts, name)?;
             let one = |(number, value)| {
                 let name = format!("{name}[{number}]");
                 let mut part = Fields::of(value, &name)?;
@@ -84,21 +103,23 @@ pub(crate) fn arguments(value: Option<Value>, name: &str) -> Result<Value, ApiEr
 /// that they answer, since templates write no ids; then takes the ids out. Results of calls that
 /// are not there stay behind the others.
 pub(crate) fn results_in_order(messages: &mut [Value]) {
-    let mut calls: Vec<Value> = Vec::new();
+    let mut places: HashMap<Value, usize> = HashMap::new();
     let mut at = 0;
     while let Some(message) = messages.get(at) {
         if message["role"] != "tool" {
             let ids = message["tool_calls"].as_array().into_iter().flatten();
-            calls = ids.map(|call| call["id"].clone()).collect();
+            places.clear();
+            for (place, id) in ids.map(|call| &call["id"]).enumerate().filter(|it| !it.1.is_null())
+            {
+                places.entry(id.clone()).or_insert(place);
+            }
             at += 1;
             continue;
         }
         let count = messages[at..].iter().take_while(|it| it["role"] == "tool").count();
         let results = &mut messages[at..at + count];
         results.sort_by_cached_key(|result| {
-            let id = &result["tool_call_id"];
-            let place = calls.iter().position(|call| call == id && !id.is_null());
-            place.unwrap_or(calls.len())
+            places.get(&result["tool_call_id"]).copied().unwrap_or(usize::MAX)
         });
         at += count;
     }
@@ -139,6 +160,22 @@ mod tests {
     }
 
     #[test]
+    fn many_results_are_ordered_soon() {
+        // As many as a body of 16 MiB holds; looked for one by one they would take minutes.
+        const MANY: usize = 100_000;
+        let call = |id: usize| json!({"id": id.to_string()});
+        let calls: Vec<Value> = (0..MANY).map(call).collect();
+        let result =
+            |id: usize| json!({"role": "tool", "tool_call_id": id.to_string(), "content": id});
+        let mut messages = vec![json!({"role": "assistant", "tool_calls": calls})];
+        messages.extend((0..MANY).rev().map(result));
+        let started = std::time::Instant::now();
+        results_in_order(&mut messages);
+        assert!(started.elapsed() < std::time::Duration::from_secs(20));
+        assert!(messages[1..].iter().enumerate().all(|(at, message)| message["content"] == at));
+    }
+
+    #[test]
     fn parts_that_are_no_text_are_named() {
         const KINDS: Kinds = &[("text", "text")];
         let read = |value| content(value, "content", KINDS);
@@ -150,6 +187,7 @@ mod tests {
             (json!([{"type": "text", "text": "a", "more": 1}]), "content[0].more"),
             (json!(["a"]), "content[0]"),
             (json!(1), "content"),
+            (vec![json!({"type": "text", "text": ""}); MAX_PARTS + 1].into(), "content"),
         ] {
             assert_eq!(read(value).unwrap_err().param.as_deref(), Some(param));
         }

@@ -119,7 +119,7 @@ impl From<SamplingError> for ApiError {
             SamplingError::BiasToken { .. } | SamplingError::NothingLeft { .. } => {
                 Self::field("logit_bias", message)
             }
-            SamplingError::Grammar { .. } => Self::field("response_format", message),
+            SamplingError::Grammar { .. } => Self::new(ErrorKind::Invalid, message),
             SamplingError::NonFinite { .. } => {
                 Self { code: Some("non_finite_logits"), ..Self::new(ErrorKind::Internal, message) }
             }
@@ -127,9 +127,13 @@ impl From<SamplingError> for ApiError {
     }
 }
 
-impl From<Error> for ApiError {
-    fn from(error: Error) -> Self {
+impl ApiError {
+    /// Why an answer failed that is held to the rule in the field `ruled_by`, if to any.
+    pub(crate) fn of_answer(error: Error, ruled_by: &str) -> Self {
         match error {
+            Error::Sampling(error @ SamplingError::Grammar { .. }) => {
+                Self::field(ruled_by, format!("{ruled_by}: {error}"))
+            }
             Error::Sampling(error) => error.into(),
             other => Self::new(ErrorKind::Internal, other.to_string()),
         }

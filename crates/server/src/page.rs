@@ -7,6 +7,7 @@ use crate::routes::Failure;
 use crate::service::Service;
 use axum::Router;
 use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -82,9 +83,9 @@ fn find(name: &str) -> Option<File> {
     FILES.into_iter().find(|(known, _)| *known == name)
 }
 
-async fn file(Path(name): Path<String>) -> Result<Response, Failure> {
+async fn file(name: Result<Path<String>, PathRejection>) -> Result<Response, Failure> {
     let missing = || Failure(ApiError::new(ErrorKind::NotFound, "the page has no such file"));
-    find(&name).map(response).ok_or_else(missing)
+    name.ok().and_then(|name| find(&name)).map(response).ok_or_else(missing)
 }
 
 fn response((name, text): File) -> Response {

@@ -3,7 +3,7 @@
 use crate::ApiError;
 use crate::grammar::{Calls, Grammars};
 use crate::output::ReaderSettings;
-use crate::output::calls::Functions;
+use crate::output::calls::{Calling, Functions};
 use crate::request::{Chat, Format, Generate, Prompt, ToolChoice};
 use crate::served::ServedModel;
 use engine::batch::Job;
@@ -28,6 +28,7 @@ struct Prepared {
     tokens: Vec<u32>,
     thinking: Option<Thinking>,
     functions: Option<Arc<Functions>>,
+    calling: Calling,
     one_call: bool,
     opening: Option<Opening>,
 }
@@ -84,6 +85,7 @@ pub(crate) fn prepare(
             prompt_tokens: prepared.tokens.len(),
             thinking: prepared.thinking,
             functions: prepared.functions.clone(),
+            calling: prepared.calling,
             one_call: prepared.one_call,
             call_prefix: format!("call_{id}{number}_"),
             tell_tokens: request.log_probs.is_some(),
@@ -101,7 +103,8 @@ fn known(tokens: &[u32], tokenizer: &Tokenizer) -> Vec<u32> {
 }
 
 fn plain(tokens: Vec<u32>) -> Prepared {
-    Prepared { tokens, thinking: None, functions: None, one_call: false, opening: None }
+    let calling = Calling::Free;
+    Prepared { tokens, thinking: None, functions: None, calling, one_call: false, opening: None }
 }
 
 /// Tokens of a text that stands for itself, with the beginning-of-sequence token where the model
@@ -131,7 +134,8 @@ fn conversation(model: &ServedModel, chat: &Chat, format: &Format) -> Result<Pre
     let ruled = *format != Format::Text || calls(chat, format).is_some();
     let opening = opening(&chat.tool_choice, ruled, thinking, tokenizer)?;
     let one_call = !chat.parallel_calls;
-    Ok(Prepared { tokens, thinking: Some(thinking), functions, one_call, opening })
+    let calling = if chat.tool_choice.is_forced() { Calling::Forced } else { Calling::Free };
+    Ok(Prepared { tokens, thinking: Some(thinking), functions, calling, one_call, opening })
 }
 
 /// The tokens of a conversation up to where the answer begins.

@@ -31,6 +31,17 @@ pub struct Generate {
     pub echo: bool,
 }
 
+impl Generate {
+    /// The field whose rule answers are held to, if they are held to one.
+    pub(crate) fn ruled_by(&self) -> &str {
+        let is_call = matches!(&self.prompt, Prompt::Chat(chat) if chat.tool_choice.is_forced());
+        match &self.format {
+            Format::Rule { field, .. } if !is_call => field,
+            _ => "tools",
+        }
+    }
+}
+
 /// What an answer follows.
 #[derive(Clone, Debug)]
 pub enum Prompt {
@@ -90,6 +101,13 @@ pub enum ToolChoice {
     Required,
     /// This one, first of all.
     Function(String),
+}
+
+impl ToolChoice {
+    /// Whether there is a call for sure.
+    pub(crate) fn is_forced(&self) -> bool {
+        matches!(self, ToolChoice::Required | ToolChoice::Function(_))
+    }
 }
 
 /// How long to think before an answer.

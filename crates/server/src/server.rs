@@ -7,7 +7,7 @@ use crate::metrics::Metrics;
 use crate::prepare::Defaults;
 use crate::routes;
 use crate::served::ServedModel;
-use crate::service::Service;
+use crate::service::{LARGE_BODIES, Service};
 use crate::stop::{StopSignal, Wanted};
 use crate::worker::Worker;
 use engine::batch::Scheduler;
@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 /// Time for connections and the engine to end once they were told to.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -104,11 +105,13 @@ where
     B: Backend + 'static,
     Scheduler<B>: Send,
 {
-    let ServerConfig { address, access, limits, drafts, loop_tokens, drain, .. } = config;
+    let ServerConfig { address, access, mut limits, drafts, loop_tokens, drain, .. } = config;
     let bind = |source| ServeError::Bind { address, source };
     let listener = TcpListener::bind(address).await.map_err(bind)?;
     let address = listener.local_addr().map_err(bind)?;
     let context = scheduler.request_tokens();
+    // More could never be taken on, however often they were tried again.
+    limits.choices = limits.choices.min(scheduler.room());
     let (worker, thread) = Worker::start(scheduler, ON_THE_WAY).map_err(ServeError::Threads)?;
     let service = Service {
         model,
@@ -121,6 +124,7 @@ where
         started: Instant::now(),
         metrics: Metrics::new().map_err(ServeError::Metrics)?,
         preparing: Service::permits(),
+        large_bodies: Semaphore::new(LARGE_BODIES),
     };
     let router = routes::router(Arc::new(service));
     let mut serving = tokio::spawn(connections::answer(listener, router, limits, stop.clone()));

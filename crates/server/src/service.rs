@@ -19,6 +19,9 @@ use tokio::sync::{Semaphore, oneshot};
 /// Conversations that are made tokens at a time; more would only take turns.
 const PREPARING: usize = 4;
 
+/// Large bodies that are read at a time; more wait, for as long as a body may take to come.
+pub(crate) const LARGE_BODIES: usize = 8;
+
 /// The server behind its endpoints.
 #[derive(Debug)]
 pub(crate) struct Service {
@@ -33,6 +36,7 @@ pub(crate) struct Service {
     pub(crate) started: Instant,
     pub(crate) metrics: Metrics,
     pub(crate) preparing: Arc<Semaphore>,
+    pub(crate) large_bodies: Semaphore,
 }
 
 /// A request that was taken on.
@@ -77,6 +81,7 @@ impl Service {
         id: &str,
     ) -> Result<Started, ApiError> {
         let id = id.to_owned();
+        let ruled_by = request.ruled_by().to_owned();
         let work = move |service: &Service| {
             prepare(&service.model, &service.grammars, service.defaults, &request, &id)
         };
@@ -84,7 +89,7 @@ impl Service {
         let prompt_tokens = answers.first().map_or(0, |(job, _)| job.prompt.len());
         let (outbox, inbox) = outbox();
         let (accepted, word) = oneshot::channel();
-        self.worker.submit(Submission { answers, outbox, accepted })?;
+        self.worker.submit(Submission { answers, ruled_by, outbox, accepted })?;
         word.await.map_err(|_| ApiError::going_down())??;
         Ok(Started { inbox, prompt_tokens })
     }

@@ -119,8 +119,13 @@ pub(crate) async fn stream(
 
 /// A JSON response.
 pub(crate) fn json(status: StatusCode, value: &Value) -> Response {
+    json_text(status, value.to_string())
+}
+
+/// A JSON response that is written already.
+pub(crate) fn json_text(status: StatusCode, text: String) -> Response {
     let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    (status, kind, value.to_string()).into_response()
+    (status, kind, text).into_response()
 }
 
 /// How far a stream is.

@@ -23,6 +23,8 @@ use tokio::sync::{mpsc, oneshot};
 #[derive(Debug)]
 pub(crate) struct Submission {
     pub(crate) answers: Vec<(Job, ReaderSettings)>,
+    /// The field whose rule the answers are held to, if to any.
+    pub(crate) ruled_by: String,
     pub(crate) outbox: Outbox,
     /// Told whether it was taken on.
     pub(crate) accepted: oneshot::Sender<Result<(), ApiError>>,
@@ -113,6 +115,7 @@ impl Worker {
 struct Active {
     choice: usize,
     reader: Reader,
+    ruled_by: String,
     outbox: Outbox,
 }
 
@@ -152,7 +155,7 @@ impl<B: Backend> Thread<B> {
 
     fn obey(&mut self, order: Order) {
         let Order::Take(submission) = order else { return };
-        let Submission { answers, outbox, accepted } = *submission;
+        let Submission { answers, ruled_by, outbox, accepted } = *submission;
         if outbox.is_closed() {
             return;
         }
@@ -175,7 +178,8 @@ impl<B: Backend> Thread<B> {
             let (mut reader, mut out) = (Reader::new(settings), Vec::new());
             reader.begin(&mut out);
             let _ = outbox.send(choice, out);
-            self.active.insert(id, Active { choice, reader, outbox: outbox.clone() });
+            let (ruled_by, outbox) = (ruled_by.clone(), outbox.clone());
+            self.active.insert(id, Active { choice, reader, ruled_by, outbox });
         }
     }
 
@@ -228,7 +232,7 @@ fn take(active: &mut HashMap<JobId, Active>, id: JobId, event: JobEvent<'_>) -> 
         JobEvent::Failed(error) => {
             last = true;
             tracing::warn!("a request failed: {error}");
-            out.push(Output::Failed(error.into()));
+            out.push(Output::Failed(ApiError::of_answer(error, &answer.ruled_by)));
         }
     }
     let flow = answer.outbox.send(answer.choice, out);

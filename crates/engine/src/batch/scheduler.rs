@@ -121,6 +121,11 @@ impl<B: Backend> Scheduler<B> {
         self.queue.len()
     }
 
+    /// Requests that it takes on at most, running or waiting.
+    pub fn room(&self) -> usize {
+        self.slots.len().saturating_add(self.limits.queue)
+    }
+
     /// Whether there is nothing to do.
     pub fn is_idle(&self) -> bool {
         self.live() + self.waiting() == 0

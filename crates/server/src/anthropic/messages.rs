@@ -64,6 +64,7 @@ fn blocks(value: Value, name: &str) -> Result<Vec<Block>, ApiError> {
         Value::Array(values) => values,
         other => return Err(wrong_kind(name, "a string or an array of blocks", &other)),
     };
+    content::not_too_many(&values, name)?;
     let one = |(number, value)| {
         let name = format!("{name}[{number}]");
         let mut fields = Fields::of(value, &name)?;

@@ -27,7 +27,7 @@ pub(crate) async fn messages(
     State(service): State<Arc<Service>>,
     request: Request<Body>,
 ) -> Result<Response, Failure> {
-    let fields = body::fields(request, &service.limits).await?;
+    let fields = body::fields(request, &service).await?;
     let read = request::read(fields, &service)?;
     let id = unique();
     let reply = reply::Reply::new(&id, &service.model.name, read.thoughts);
@@ -42,7 +42,7 @@ pub(crate) async fn count_tokens(
     State(service): State<Arc<Service>>,
     request: Request<Body>,
 ) -> Result<Response, Failure> {
-    let fields = body::fields(request, &service.limits).await?;
+    let fields = body::fields(request, &service).await?;
     let Generate { prompt, .. } = request::read(fields, &service)?.generate;
     let count = move |service: &Service| match &prompt {
         Prompt::Chat(chat) => Ok(render(&service.model, chat)?.len()),

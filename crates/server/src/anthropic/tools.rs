@@ -72,11 +72,13 @@ mod tests {
             (json!({"name": "f", "type": "bash_20250124"}), "tools[0].type"),
             (json!({"input_schema": {}}), "tools[0].name"),
             (json!({"name": "f", "input_schema": 1}), "tools[0].input_schema"),
-            (json!({"name": "f", "strict": 1}), "tools[0].strict"),
+            (json!({"name": "f", "strict": "yes"}), "tools[0].strict"),
             (json!({"name": "f", "parameters": {}}), "tools[0].parameters"),
         ] {
             assert_eq!(tools(vec![tool], 1).unwrap_err().param.as_deref(), Some(param));
         }
+        let strict = tools(vec![json!({"name": "f", "strict": true})], 1).unwrap();
+        assert!(strict[0].is_strict() && !read[0].is_strict());
         let ask = |value| choice(Some(value), &read);
         let one = json!({"type": "tool", "name": "f", "disable_parallel_tool_use": true});
         assert_eq!(ask(one).unwrap(), (ToolChoice::Function("f".into()), false));

@@ -1,9 +1,10 @@
 //! The grammar of tool calls as the model writes them, with arguments of the declared names and
 //! types. Text arguments are written as they are, everything else as JSON.
 
+use super::MAX_BYTES;
 use super::language::{inline, quoted};
 use crate::ApiError;
-use crate::output::kinds::Kinds;
+use crate::output::kinds::Parameters;
 use crate::request::{Tool, ToolChoice};
 use model::tokenizer::{TokenKind, Tokenizer};
 use serde_json::{Map, Value, json};
@@ -121,7 +122,9 @@ impl<'a> Calls<'a> {
         for (number, tool) in self.tools.iter().enumerate() {
             let name = quoted(&format!("={}>\n", tool.name));
             let _ = writeln!(out, "call_{number}: {name} rest_{number}");
-            let arguments = Arguments { tool, number, values };
+            // What the reader of calls takes the types from.
+            let parameters = Parameters::new(&tool.parameters);
+            let arguments = Arguments { tool, parameters, number, values };
             let list = arguments.write(&mut out)?;
             let _ = writeln!(out, "rest_{number}: {list} \"</function>\\n\" {close}");
         }
@@ -132,6 +135,7 @@ impl<'a> Calls<'a> {
 /// The arguments of a function.
 struct Arguments<'a> {
     tool: &'a Tool,
+    parameters: Parameters,
     number: usize,
     values: Values,
 }
@@ -161,6 +165,10 @@ impl Arguments<'_> {
             let tag = quoted(&format!("<parameter={name}>\n"));
             let _ = writeln!(out, "{rule}: {tag} {value} \"\\n\"");
             list.push(if required(name) { rule } else { format!("{rule}?") });
+            // Definitions are written for every argument that needs them.
+            if out.len() > MAX_BYTES {
+                return Err(self.refused(name, &format!("more than {MAX_BYTES} bytes")));
+            }
         }
         Ok(list.join(" "))
     }
@@ -176,7 +184,7 @@ impl Arguments<'_> {
     /// The value of an argument and its end tag.
     fn value(&self, name: &str, schema: &Value) -> Result<String, ApiError> {
         let root = &self.tool.parameters;
-        let kinds = Kinds::of(schema, root);
+        let kinds = self.parameters.kinds(name);
         if !kinds.may_be_text() {
             let schema = match self.values {
                 Values::Exact => with_definitions(schema, root),

@@ -117,15 +117,19 @@ fn nesting(text: &str) -> usize {
     most
 }
 
+/// A complaint of llguidance without its mark for details that are not asked for.
+pub(super) fn told(what: &str) -> String {
+    what.replace("<non-verbose/>", "").trim().chars().take(MAX_TOLD).collect()
+}
+
 /// A complaint about a source, with the place in a schema where that can be told.
 pub(super) fn explain(source: &Source, what: &str) -> String {
     // Such messages are about the inside of a program.
     let what = match what.trim_start() {
         panic if panic.starts_with("panic") => "it is beyond what can be compiled".to_owned(),
         nothing if nothing.starts_with("NoExtension") => "it allows no text".to_owned(),
-        what => what.replace("<non-verbose/>", ""),
+        what => told(what),
     };
-    let what: String = what.trim().chars().take(MAX_TOLD).collect();
     let schema = source.0.first().and_then(|grammar| grammar.json_schema.as_ref());
     let keys = what.split_once("Unimplemented keys: [").and_then(|(_, rest)| rest.split_once(']'));
     let key = keys.and_then(|(keys, _)| keys.split('"').nth(1));

@@ -1,5 +1,6 @@
 //! llguidance's matchers as the engine wants them.
 
+use super::language::told;
 use engine::TokenSet;
 use llguidance::Matcher;
 use llguidance::api::StopReason;
@@ -40,14 +41,14 @@ impl engine::Grammar for Compiled {
 fn check(matcher: &Matcher) -> Result<(), String> {
     match matcher.stop_reason() {
         reason if reason.is_ok() => Ok(()),
-        reason => Err(matcher.get_error().unwrap_or_else(|| reason.to_string())),
+        reason => Err(told(&matcher.get_error().unwrap_or_else(|| reason.to_string()))),
     }
 }
 
 /// The tokens that may follow.
 pub(super) fn allowed(matcher: &mut Matcher) -> Result<TokenSet, String> {
     check(matcher)?;
-    let mask = matcher.compute_mask_or_eos().map_err(|error| error.to_string())?;
+    let mask = matcher.compute_mask_or_eos().map_err(|error| told(&error.to_string()))?;
     check(matcher)?;
     Ok(TokenSet(mask.as_slice().to_vec()))
 }
@@ -58,7 +59,7 @@ impl engine::Matcher for Running {
     }
 
     fn push(&mut self, token: u32) -> Result<(), String> {
-        self.0.consume_token(token).map_err(|error| error.to_string())?;
+        self.0.consume_token(token).map_err(|error| told(&error.to_string()))?;
         check(&self.0)
     }
 

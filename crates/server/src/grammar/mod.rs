@@ -83,12 +83,12 @@ impl Grammars {
             self.compile(tokenizer, &source(rule, field)?, field)?;
         }
         let answer = rule.map(|(rule, field)| source(rule, field)).transpose()?;
-        let exact = Source::calls(calls.text(tokenizer, calls::Values::Exact)?, answer.clone());
-        match self.compile(tokenizer, &exact, "tools") {
-            Err(_) if !calls.is_strict() => {
-                let loose = calls.text(tokenizer, calls::Values::Typed)?;
-                self.compile(tokenizer, &Source::calls(loose, answer), "tools").map(Some)
-            }
+        let compiled = |values| {
+            let calls = calls.text(tokenizer, values)?;
+            self.compile(tokenizer, &Source::calls(calls, answer.clone()), "tools")
+        };
+        match compiled(calls::Values::Exact) {
+            Err(_) if !calls.is_strict() => compiled(calls::Values::Typed).map(Some),
             other => other.map(Some),
         }
     }

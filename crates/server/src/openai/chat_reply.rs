@@ -30,7 +30,7 @@ impl Reply {
 
     fn chunk(&self, choice: usize, delta: &Value) -> Value {
         let choice = json!({"index": choice, "delta": delta, "finish_reason": null});
-        self.head.json(CHUNK, &[choice])
+        self.head.event(CHUNK, choice, self.tell_usage)
     }
 
     fn choice(&self, index: usize, answer: Whole) -> Value {

@@ -71,7 +71,7 @@ impl Wire for Reply {
             // Text that is not split has neither thinking nor calls.
             _ => return,
         };
-        frames.data(&self.head.json(OBJECT, &[choice]));
+        frames.data(&self.head.event(OBJECT, choice, self.tell_usage));
     }
 
     fn end(&mut self, frames: &mut Frames) {

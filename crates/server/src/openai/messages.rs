@@ -1,7 +1,7 @@
 //! Messages as OpenAI writes them, into messages as chat templates expect them.
 
 use crate::ApiError;
-use crate::content::{Kinds, arguments, content, results_in_order};
+use crate::content::{Kinds, arguments, content, not_too_many, results_in_order};
 use crate::fields::Fields;
 use serde_json::{Map, Value, json};
 
@@ -57,6 +57,7 @@ fn message(value: Value, name: &str) -> Result<Value, ApiError> {
         }
         let calls_name = fields.name("tool_calls");
         if let Some(calls) = fields.array("tool_calls")? {
+            not_too_many(&calls, &calls_name)?;
             let one = |(number, value)| call(value, &format!("{calls_name}[{number}]"));
             let calls: Vec<Value> =
                 calls.into_iter().enumerate().map(one).collect::<Result<_, _>>()?;

@@ -7,19 +7,21 @@ mod completion_reply;
 mod completion_request;
 mod format;
 mod messages;
+mod tokens;
 mod tools;
 
 pub(crate) use common::error;
+pub(crate) use tokens::{detokenize, tokenize};
 
 use crate::ApiError;
 use crate::anthropic;
 use crate::body;
 use crate::error::ErrorKind;
-use crate::fields::Fields;
 use crate::routes::{Dialect, Failure};
 use crate::service::{Service, unique};
 use crate::wire;
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::Response;
@@ -49,6 +51,15 @@ impl Head {
             "id": id, "object": object, "created": created, "model": model, "choices": choices,
         })
     }
+
+    /// An event of a stream that tells what it took, but only at its end.
+    fn event(&self, object: &str, choice: Value, tell_usage: bool) -> Value {
+        let mut event = self.json(object, &[choice]);
+        if tell_usage {
+            event["usage"] = Value::Null;
+        }
+        event
+    }
 }
 
 /// `POST /v1/chat/completions`.
@@ -56,7 +67,7 @@ pub(crate) async fn chat(
     State(service): State<Arc<Service>>,
     request: Request<Body>,
 ) -> Result<Response, Failure> {
-    let fields = body::fields(request, &service.limits).await?;
+    let fields = body::fields(request, &service).await?;
     let (generate, delivery) = chat_request::read(fields, &service)?;
     let id = unique();
     let head = Head::new("chatcmpl", &id, &service);
@@ -78,7 +89,7 @@ pub(crate) async fn completion(
     State(service): State<Arc<Service>>,
     request: Request<Body>,
 ) -> Result<Response, Failure> {
-    let fields = body::fields(request, &service.limits).await?;
+    let fields = body::fields(request, &service).await?;
     let (generate, delivery) = completion_request::read(fields, &service)?;
     let id = unique();
     let head = Head::new("cmpl", &id, &service);
@@ -107,9 +118,13 @@ pub(crate) async fn models(State(service): State<Arc<Service>>, headers: HeaderM
 /// `GET /v1/models/{id}`.
 pub(crate) async fn model(
     State(service): State<Arc<Service>>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
+    let name = name.map_err(|error| {
+        let message = format!("the path names no model: {}", error.body_text());
+        ApiError::field("model", message)
+    })?;
     service.model.check_name(&name)?;
     let value = match Dialect::of("/v1/models", &headers) {
         Dialect::OpenAi => model_json(&service),
@@ -129,62 +144,6 @@ fn model_json(service: &Service) -> Value {
         "context_length": service.context,
         "vocab_size": model.tokenizer.vocab_size(),
     })
-}
-
-/// `POST /tokenize`: `{"content": TEXT, "parse_special": BOOL}` to `{"tokens": [...]}`.
-pub(crate) async fn tokenize(
-    State(service): State<Arc<Service>>,
-    request: Request<Body>,
-) -> Result<Response, Failure> {
-    use model::tokenizer::SpecialTokens::{AsText, Parse};
-    let mut fields = body::fields(request, &service.limits).await?;
-    let text = text_of(&mut fields)?;
-    let special = if fields.boolean("parse_special")?.unwrap_or(true) { Parse } else { AsText };
-    let with_pieces = fields.boolean("with_pieces")?.unwrap_or(false);
-    fields.ignore(&["model", "add_special"]);
-    fields.finish()?;
-    let work = move |service: &Service| {
-        let tokenizer = &service.model.tokenizer;
-        let tokens = tokenizer.encode(&text, special);
-        let tokens = tokens.map_err(|error| ApiError::field("content", error.to_string()))?;
-        let count = tokens.len();
-        let tokens: Vec<Value> = match with_pieces {
-            false => tokens.into_iter().map(Value::from).collect(),
-            true => {
-                let piece = |id| json!({"id": id, "piece": tokenizer.piece(id)});
-                tokens.into_iter().map(piece).collect()
-            }
-        };
-        Ok(json!({"tokens": tokens, "count": count}))
-    };
-    Ok(wire::json(StatusCode::OK, &service.compute(work).await?))
-}
-
-fn text_of(fields: &mut Fields) -> Result<String, ApiError> {
-    if let Some(text) = fields.text("content")? {
-        return Ok(text);
-    }
-    let text = fields.text("prompt")?;
-    text.ok_or_else(|| ApiError::field("content", "the field content is missing"))
-}
-
-/// `POST /detokenize`: `{"tokens": [...]}` to `{"content": TEXT}`.
-pub(crate) async fn detokenize(
-    State(service): State<Arc<Service>>,
-    request: Request<Body>,
-) -> Result<Response, Failure> {
-    let mut fields = body::fields(request, &service.limits).await?;
-    let tokens = fields.array("tokens")?;
-    let tokens = tokens.ok_or_else(|| ApiError::field("tokens", "the field tokens is missing"))?;
-    fields.ignore(&["model"]);
-    fields.finish()?;
-    let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
-    let ids: Option<Vec<u32>> = tokens.iter().map(id).collect();
-    let ids = ids.ok_or_else(|| ApiError::field("tokens", "tokens must be an array of ids"))?;
-    let skip = model::tokenizer::SkipSpecial::No;
-    let text = service.model.tokenizer.decode_text(&ids, skip);
-    let text = text.map_err(|error| ApiError::field("tokens", error.to_string()))?;
-    Ok(wire::json(StatusCode::OK, &json!({"content": text})))
 }
 
 /// `GET /health`.

@@ -3,11 +3,12 @@
 use super::kinds::{Kinds, Parameters};
 use serde_json::Value;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// The arguments of a call in the making.
 #[derive(Debug)]
 pub(super) struct Arguments {
-    parameters: Option<Parameters>,
+    parameters: Option<Arc<Parameters>>,
     keys: HashSet<String>,
     current: Current,
 }
@@ -35,7 +36,7 @@ enum How {
 
 impl Arguments {
     /// None yet; without parameters nothing is known of their types.
-    pub(super) fn new(parameters: Option<Parameters>) -> Self {
+    pub(super) fn new(parameters: Option<Arc<Parameters>>) -> Self {
         Self { parameters, keys: HashSet::new(), current: Current::Nothing }
     }
 

@@ -40,15 +40,25 @@ const MAX_NAME: usize = 256;
 /// The functions that a model may call.
 #[derive(Clone, Debug, Default)]
 pub struct Functions {
-    parameters: HashMap<String, Parameters>,
+    parameters: HashMap<String, Arc<Parameters>>,
 }
 
 impl Functions {
     /// By name, with the JSON schema of the arguments.
     pub fn new<'a>(functions: impl IntoIterator<Item = (&'a str, &'a serde_json::Value)>) -> Self {
-        let one = |(name, schema): (&str, _)| (name.to_owned(), Parameters::new(schema));
+        let one = |(name, schema): (&str, _)| (name.to_owned(), Arc::new(Parameters::new(schema)));
         Self { parameters: functions.into_iter().map(one).collect() }
     }
+}
+
+/// Whether there is a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Calling {
+    /// As the model sees fit.
+    #[default]
+    Free,
+    /// For sure: what begins like a call is one, also where the text is cut off.
+    Forced,
 }
 
 /// What a piece of text came to.
@@ -91,6 +101,7 @@ enum Name<'a> {
 #[derive(Debug)]
 pub struct CallReader {
     functions: Arc<Functions>,
+    calling: Calling,
     state: State,
     held: String,
     /// The call that is being read.
@@ -102,9 +113,9 @@ pub struct CallReader {
 impl CallReader {
     /// Reads calls of these functions. Functions that are not among them are read as well: whoever
     /// answers the call knows best what to say.
-    pub fn new(functions: Arc<Functions>) -> Self {
+    pub fn new(functions: Arc<Functions>, calling: Calling) -> Self {
         let held = String::new();
-        Self { functions, state: State::Text, held, arguments: None, drop_lines: false }
+        Self { functions, calling, state: State::Text, held, arguments: None, drop_lines: false }
     }
 
     /// Bytes that wait for what follows.
@@ -147,8 +158,10 @@ impl CallReader {
 
     /// Text up to a call; whether there is more to read.
     fn text(&mut self, last: bool, out: &mut Vec<Piece>) -> bool {
+        // What is kept at the end is never told.
+        let tell_all = last && self.calling == Calling::Free;
         let Some(at) = self.held.find(CALL) else {
-            let keep = if last { 0 } else { partial(&self.held, &CALL_LINES) };
+            let keep = if tell_all { 0 } else { partial(&self.held, &CALL_LINES) };
             let certain = self.take(self.held.len() - keep);
             emit(out, Piece::Text(certain));
             return false;
@@ -163,7 +176,7 @@ impl CallReader {
                 self.begin(name, end, out);
                 true
             }
-            Name::Unknown if !last => {
+            Name::Unknown if !tell_all => {
                 let certain = self.take(before);
                 emit(out, Piece::Text(certain));
                 false

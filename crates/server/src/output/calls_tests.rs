@@ -17,7 +17,7 @@ fn functions() -> Arc<Functions> {
 
 /// All pieces, neighbours of a kind joined.
 fn read(pieces: &[&str]) -> Vec<Piece> {
-    let mut reader = CallReader::new(functions());
+    let mut reader = CallReader::new(functions(), Calling::Free);
     let mut all = Vec::new();
     for piece in pieces {
         reader.push(piece).into_iter().for_each(|piece| emit(&mut all, piece));
@@ -174,8 +174,31 @@ fn odd_calls_are_read_as_well_as_they_can_be() {
 }
 
 #[test]
+fn what_is_left_of_a_forced_call_that_was_cut_off_is_not_told() {
+    let read = |calling, text: &str| {
+        let mut reader = CallReader::new(functions(), calling);
+        [reader.push(text), reader.finish()].concat()
+    };
+    let whole = "\n\n<tool_call>\n<function=now>\n";
+    for end in 1..whole.len() - 2 {
+        let cut = &whole[..end];
+        assert_eq!(read(Calling::Forced, cut), [], "{cut:?}");
+        let text: String = read(Calling::Free, cut)
+            .into_iter()
+            .map(|piece| match piece {
+                Piece::Text(text) => text,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(text, cut);
+    }
+    assert_eq!(read(Calling::Forced, whole), [Piece::Begin("now".to_owned())]);
+    assert_eq!(read(Calling::Forced, "a < b"), [text("a < b")]);
+}
+
+#[test]
 fn fault_085_long_text_goes_out_as_it_comes() {
-    let mut reader = CallReader::new(functions());
+    let mut reader = CallReader::new(functions(), Calling::Free);
     reader.push("<tool_call>\n<function=write>\n<parameter=content>\n");
     let mut found = String::new();
     for number in 0..500 {
@@ -197,7 +220,7 @@ fn fragments_are_always_the_beginning_of_the_whole() {
     let source = write(&[("content", "a\n\"b\"\n\u{4f60}"), ("lines", "3"), ("path", "p")]);
     let all = all_cuts(&source);
     let Piece::Arguments(whole) = &all[1] else { panic!("{all:?}") };
-    let mut reader = CallReader::new(functions());
+    let mut reader = CallReader::new(functions(), Calling::Free);
     let mut sofar = String::new();
     for c in source.chars() {
         for piece in reader.push(c.encode_utf8(&mut [0; 4])) {

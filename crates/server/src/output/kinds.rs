@@ -1,10 +1,17 @@
 //! Which JSON types a schema allows for a value, as far as reading a tool call needs to know: the
 //! model writes strings as they are and everything else as JSON.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+use std::collections::HashMap;
 
 /// How far references and nested choices are followed.
 const MAX_DEPTH: usize = 8;
+
+/// Parts of a function's schema that are looked at: references to references grow without an end.
+/// Where there are more, anything may stand.
+const MAX_WORK: usize = 10_000;
+/// Bytes of a reference that are followed in the time of one part.
+const REFERENCE_BYTES: usize = 16;
 
 /// JSON types that a value may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,38 +31,7 @@ impl Kinds {
 
     /// What `schema` allows; `root` is the schema that its references point into.
     pub fn of(schema: &Value, root: &Value) -> Kinds {
-        Self::within(schema, root, MAX_DEPTH)
-    }
-
-    fn within(schema: &Value, root: &Value, depth: usize) -> Kinds {
-        let Value::Object(map) = schema else { return Self::ANY };
-        let Some(depth) = depth.checked_sub(1) else { return Self::ANY };
-        let mut found = Self::ANY;
-        if let Some(target) = map.get("$ref").and_then(Value::as_str) {
-            let target = target.strip_prefix('#').and_then(|path| root.pointer(path));
-            found = found.and(target.map_or(Self::ANY, |it| Self::within(it, root, depth)));
-        }
-        if let Some(types) = map.get("type") {
-            found = found.and(Self::named(types));
-        }
-        if let Some(Value::Array(values)) = map.get("enum") {
-            found = found.and(values.iter().map(Self::of_value).fold(Self::NONE, Self::or));
-        }
-        if let Some(value) = map.get("const") {
-            found = found.and(Self::of_value(value));
-        }
-        for key in ["anyOf", "oneOf"] {
-            if let Some(Value::Array(cases)) = map.get(key) {
-                let cases = cases.iter().map(|case| Self::within(case, root, depth));
-                found = found.and(cases.fold(Self::NONE, Self::or));
-            }
-        }
-        if let Some(Value::Array(parts)) = map.get("allOf") {
-            let parts = parts.iter().map(|part| Self::within(part, root, depth));
-            found = parts.fold(found, Self::and);
-        }
-        // A schema that nothing satisfies says nothing about how its value is written.
-        if found == Self::NONE { Self::ANY } else { found }
+        Search { root, work: MAX_WORK }.within(schema, MAX_DEPTH)
     }
 
     fn named(types: &Value) -> Kinds {
@@ -148,25 +124,87 @@ impl Kinds {
     }
 }
 
+/// A walk through a schema, of limited length.
+struct Search<'a> {
+    root: &'a Value,
+    /// Parts that may still be looked at.
+    work: usize,
+}
+
+impl Search<'_> {
+    /// Pays for some parts; whether that was possible.
+    fn pay(&mut self, parts: usize) -> bool {
+        let left = self.work.checked_sub(parts);
+        self.work = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    fn within(&mut self, schema: &Value, depth: usize) -> Kinds {
+        let Value::Object(map) = schema else { return Kinds::ANY };
+        let Some(depth) = depth.checked_sub(1).filter(|_| self.pay(1)) else { return Kinds::ANY };
+        let mut found = Kinds::ANY;
+        if let Some(target) = map.get("$ref").and_then(Value::as_str) {
+            found = found.and(self.referred(target, depth));
+        }
+        if let Some(types) = map.get("type") {
+            let count = types.as_array().map_or(1, Vec::len);
+            found = if self.pay(count) { found.and(Kinds::named(types)) } else { found };
+        }
+        if let Some(Value::Array(values)) = map.get("enum") {
+            let of_values = || values.iter().map(Kinds::of_value).fold(Kinds::NONE, Kinds::or);
+            found = if self.pay(values.len()) { found.and(of_values()) } else { found };
+        }
+        if let Some(value) = map.get("const") {
+            found = found.and(Kinds::of_value(value));
+        }
+        for key in ["anyOf", "oneOf"] {
+            let Some(Value::Array(cases)) = map.get(key) else { continue };
+            if self.pay(cases.len()) {
+                let cases = cases.iter().map(|case| self.within(case, depth));
+                found = found.and(cases.fold(Kinds::NONE, Kinds::or));
+            }
+        }
+        if let Some(Value::Array(parts)) = map.get("allOf")
+            && self.pay(parts.len())
+        {
+            let parts = parts.iter().map(|part| self.within(part, depth));
+            found = parts.fold(found, Kinds::and);
+        }
+        // A schema that nothing satisfies says nothing about how its value is written.
+        if found == Kinds::NONE { Kinds::ANY } else { found }
+    }
+
+    fn referred(&mut self, target: &str, depth: usize) -> Kinds {
+        if !self.pay(target.len() / REFERENCE_BYTES) {
+            return Kinds::ANY;
+        }
+        let target = target.strip_prefix('#').and_then(|path| self.root.pointer(path));
+        target.map_or(Kinds::ANY, |it| self.within(it, depth))
+    }
+}
+
 /// The types of a function's arguments.
 #[derive(Clone, Debug)]
 pub struct Parameters {
-    named: Map<String, Value>,
-    others: Value,
-    root: Value,
+    named: HashMap<String, Kinds>,
+    others: Kinds,
 }
 
 impl Parameters {
     /// Of the JSON schema of a function's `parameters`.
     pub fn new(schema: &Value) -> Parameters {
-        let named = schema.get("properties").and_then(Value::as_object).cloned();
-        let others = schema.get("additionalProperties").cloned().unwrap_or_default();
-        Parameters { named: named.unwrap_or_default(), others, root: schema.clone() }
+        let mut search = Search { root: schema, work: MAX_WORK };
+        let others = schema.get("additionalProperties");
+        let others = others.map_or(Kinds::ANY, |schema| search.within(schema, MAX_DEPTH));
+        let named = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        let one =
+            |(name, schema): (&String, &Value)| (name.clone(), search.within(schema, MAX_DEPTH));
+        Parameters { named: named.map(one).collect(), others }
     }
 
     /// The types of an argument.
     pub fn kinds(&self, name: &str) -> Kinds {
-        Kinds::of(self.named.get(name).unwrap_or(&self.others), &self.root)
+        self.named.get(name).copied().unwrap_or(self.others)
     }
 }
 
@@ -224,6 +262,31 @@ mod tests {
         for (schema, text, expected) in cases {
             assert_eq!(read(&schema, text), expected, "{schema} {text}");
         }
+    }
+
+    #[test]
+    fn references_that_multiply_are_followed_for_a_while_only() {
+        let to = |name: &str| json!({"$ref": format!("#/$defs/{name}")});
+        let many = |name: &str| json!({"anyOf": vec![to(name); 2000]});
+        let long = json!({"$ref": format!("#/$defs/text{}", "/x".repeat(1 << 13))});
+        let schema = json!({
+            "properties": {"first": to("text"), "wide": many("a"), "last": to("text")},
+            "$defs": {
+                "a": {"anyOf": vec![to("a"); 2000], "allOf": vec![long; 200]},
+                "text": {"type": "string"},
+            },
+            "additionalProperties": to("a"),
+        });
+        let started = std::time::Instant::now();
+        let parameters = Parameters::new(&schema);
+        for name in ["wide", "last", "other"] {
+            assert_eq!(parameters.kinds(name), Kinds::ANY);
+        }
+        // Unlimited it is 2000 to the power of 8; this takes milliseconds.
+        assert!(started.elapsed() < std::time::Duration::from_secs(5));
+        assert!(
+            Parameters::new(&json!({"properties": {"a": {"type": "string"}}})).kinds("a").is_text()
+        );
     }
 
     #[test]

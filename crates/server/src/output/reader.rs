@@ -1,6 +1,6 @@
 //! From an engine's text to events: thinking first, then tool calls, then what is left.
 
-use super::calls::{CallReader, Functions, Piece};
+use super::calls::{CallReader, Calling, Functions, Piece};
 use super::{FinishReason, IMPOSSIBLE, Output, TokenOutput, TokenProb, Usage};
 use engine::batch::JobSummary;
 use engine::{Finish, TokenLogProbs};
@@ -19,6 +19,8 @@ pub struct ReaderSettings {
     pub thinking: Option<Thinking>,
     /// Functions that may be called; `None` if calls are text.
     pub functions: Option<Arc<Functions>>,
+    /// Whether one is called for sure.
+    pub calling: Calling,
     /// Whether the answer ends with its first call.
     pub one_call: bool,
     /// What the names of calls begin with; unique to the answer.
@@ -48,7 +50,7 @@ impl Reader {
     pub fn new(settings: ReaderSettings) -> Self {
         Self {
             splitter: settings.thinking.map(ThinkingSplitter::new),
-            calls: settings.functions.clone().map(CallReader::new),
+            calls: settings.functions.clone().map(|it| CallReader::new(it, settings.calling)),
             settings,
             begun: 0,
             ended: 0,

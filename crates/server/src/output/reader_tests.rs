@@ -22,6 +22,7 @@ fn settings(thinking: Option<Thinking>, calls: bool) -> ReaderSettings {
         prompt_tokens: 3,
         thinking,
         functions: calls.then(|| Arc::new(Functions::new([("f", &schema)]))),
+        calling: Calling::Free,
         one_call: false,
         call_prefix: "call_".to_owned(),
         tell_tokens: true,

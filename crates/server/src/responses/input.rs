@@ -46,6 +46,8 @@ struct Conversation {
     messages: Vec<Value>,
     /// The message of the assistant that more may be added to.
     turn: Map<String, Value>,
+    /// What it thought, item by item.
+    thoughts: Vec<String>,
 }
 
 impl Conversation {
@@ -133,10 +135,7 @@ impl Conversation {
         if self.turn.contains_key("content") || self.turn.contains_key("tool_calls") {
             self.end_turn();
         }
-        if let Some(Value::String(before)) = self.turn.get("reasoning_content") {
-            text = format!("{before}\n\n{text}");
-        }
-        self.turn.insert("reasoning_content".to_owned(), text.into());
+        self.thoughts.push(text);
         Ok(())
     }
 
@@ -162,10 +161,14 @@ impl Conversation {
     }
 
     fn end_turn(&mut self) {
-        if self.turn.is_empty() {
+        if self.turn.is_empty() && self.thoughts.is_empty() {
             return;
         }
         let mut message = Map::from_iter([("role".to_owned(), Value::from("assistant"))]);
+        if !self.thoughts.is_empty() {
+            let thoughts = std::mem::take(&mut self.thoughts).join("\n\n");
+            message.insert("reasoning_content".to_owned(), thoughts.into());
+        }
         message.append(&mut self.turn);
         message.entry("content").or_insert_with(|| "".into());
         self.messages.push(message.into());
@@ -193,6 +196,7 @@ mod tests {
                 "content": [{"type": "output_text", "text": "b", "annotations": []}]},
             call("1"), call("2"), output("2"), output("1"),
             {"type": "reasoning", "summary": [{"type": "summary_text", "text": "So."}]},
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Or not."}]},
             {"role": "assistant", "content": "c"},
             {"role": "assistant", "content": "d"},
             {"role": "user", "content": "e"},
@@ -206,7 +210,8 @@ mod tests {
                 "tool_calls": [call, call]}),
             json!({"role": "tool", "content": "1"}),
             json!({"role": "tool", "content": "2"}),
-            json!({"role": "assistant", "reasoning_content": "So.", "content": "c"}),
+            json!({"role": "assistant", "reasoning_content": "So.\n\nOr not.",
+                "content": "c"}),
             json!({"role": "assistant", "content": "d"}),
             json!({"role": "user", "content": "e"}),
         ];

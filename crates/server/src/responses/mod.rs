@@ -22,7 +22,7 @@ pub(crate) async fn responses(
     State(service): State<Arc<Service>>,
     request: Request<Body>,
 ) -> Result<Response, Failure> {
-    let fields = body::fields(request, &service.limits).await?;
+    let fields = body::fields(request, &service).await?;
     let read = request::read(fields, &service)?;
     let id = unique();
     let reply = events::Reply::new(&id, read.head);

@@ -53,7 +53,7 @@ pub(super) fn read(mut fields: Fields, service: &Service) -> Result<Read, ApiErr
     let tool_choice = tools::choice(given_choice.clone(), &tools)?;
     let parallel_calls = fields.boolean("parallel_tool_calls")?.unwrap_or(true);
     let (effort, reasoning) = reasoning(&mut fields)?;
-    let format = format(&mut fields)?;
+    let (format, given_format) = format(&mut fields)?;
     let max_tokens = fields.count("max_output_tokens", usize::MAX)?;
     let sampling = settings::sampling(&mut fields, service)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -70,7 +70,7 @@ pub(super) fn read(mut fields: Fields, service: &Service) -> Result<Read, ApiErr
         "tools": given_tools,
         "tool_choice": given_choice.unwrap_or_else(|| "auto".into()),
         "reasoning": reasoning,
-        "text": {"format": {"type": "text"}},
+        "text": {"format": given_format},
         "truncation": "disabled",
         "previous_response_id": null,
         "background": false,
@@ -158,16 +158,17 @@ fn reasoning(fields: &mut Fields) -> Result<(Option<Effort>, Value), ApiError> {
     Ok((effort, json!({"effort": given, "summary": null})))
 }
 
-/// What the answer must look like. The place where grammars come in.
-fn format(fields: &mut Fields) -> Result<Format, ApiError> {
-    let Some(value) = fields.value("text") else { return Ok(Format::Text) };
+/// What the answer must look like, and the field as responses bear it.
+fn format(fields: &mut Fields) -> Result<(Format, Value), ApiError> {
+    let any = || (Format::Text, json!({"type": "text"}));
+    let Some(value) = fields.value("text") else { return Ok(any()) };
     let mut text = Fields::of(value, "text")?;
     text.ignore(&["verbosity"]);
     let format = text.value("format");
     text.finish()?;
     const NAME: &str = "text.format";
-    let Some(value) = format else { return Ok(Format::Text) };
-    let mut format = Fields::of(value, NAME)?;
+    let Some(given) = format else { return Ok(any()) };
+    let mut format = Fields::of(given.clone(), NAME)?;
     let kind = format.text("type")?.unwrap_or_default();
     let rule =
         |schema, field: &str| Format::Rule { rule: Rule::Schema(schema), field: field.into() };
@@ -188,5 +189,5 @@ fn format(fields: &mut Fields) -> Result<Format, ApiError> {
         }
     };
     format.finish()?;
-    Ok(read)
+    Ok((read, given))
 }

@@ -127,6 +127,7 @@ fn fault_097_usage_comes_last_and_only_when_asked_for() {
     with["stream_options"] = json!({"include_usage": true});
     let events = shared().events(PATH, &with);
     assert_eq!(events.len(), plain.len() + 1);
+    assert!(events[..plain.len()].iter().all(|event| event.get("usage") == Some(&Value::Null)));
     let usage = &joined_chat(&events)["usage"];
     assert_eq!(usage["completion_tokens"], 5);
     let error = shared().post(PATH, &{

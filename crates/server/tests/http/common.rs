@@ -298,7 +298,8 @@ pub(crate) fn joined_chat(events: &[Value]) -> Value {
             usage = event["usage"].clone();
             continue;
         }
-        assert!(event.get("usage").is_none());
+        assert_eq!(event.get("usage"), events[0].get("usage"), "{event}");
+        assert!(event.get("usage").is_none_or(Value::is_null));
         let [part] = &parts[..] else { panic!("{event}") };
         let index = usize::try_from(part["index"].as_u64().unwrap()).unwrap();
         if choices.len() <= index {

@@ -36,6 +36,8 @@ fn fault_109_a_full_queue_is_told_with_a_time_to_try_again() {
     server.wait("none waits", |now| now["queue"]["waiting"] == 0);
     server.post(CHAT, &long(&json!({"n": 2}))).error(429);
     server.wait("none of them waits", |now| now["queue"]["waiting"] == 0);
+    // What could never be taken on is no matter of time.
+    assert_eq!(server.post(CHAT, &long(&json!({"n": 3}))).error(400)["param"], "n");
     drop(active);
 }
 

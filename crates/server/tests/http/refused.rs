@@ -2,6 +2,8 @@
 
 use crate::common::*;
 use serde_json::{Value, json};
+use std::io::Write;
+use std::net::TcpStream;
 
 const CHAT: &str = "/v1/chat/completions";
 const COMPLETIONS: &str = "/v1/completions";
@@ -104,6 +106,31 @@ fn bad_bodies_are_told_where() {
 }
 
 #[test]
+fn a_body_whose_parts_are_malformed_is_no_large_one() {
+    let mut stream = TcpStream::connect(shared().address).unwrap();
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(format!("{head}nonsense\r\n").as_bytes()).unwrap();
+    let answer = read_until(&mut stream, "cannot be read");
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+}
+
+#[test]
+fn large_bodies_and_texts_are_taken_up_to_their_limits() {
+    let large = |bytes: usize| json!({"content": "word ".repeat(bytes / 5)});
+    let found = shared().whole("/tokenize", &large(2 << 20));
+    assert_eq!(found["count"], found["tokens"].as_array().unwrap().len());
+    assert_eq!(shared().post("/tokenize", &large(5 << 20)).error(400)["param"], "content");
+    let many = json!({"tokens": vec![1; (1 << 20) + 1]});
+    assert_eq!(shared().post("/detokenize", &many).error(400)["param"], "tokens");
+    let few = shared().whole("/tokenize", &json!({"content": "a \"b\"", "with_pieces": true}));
+    let pieces = few["tokens"].as_array().unwrap();
+    let text: String = pieces.iter().map(|token| token["piece"].as_str().unwrap()).collect();
+    assert_eq!(text, "a \"b\"");
+    let ids: Vec<&Value> = pieces.iter().map(|token| &token["id"]).collect();
+    assert_eq!(shared().whole("/detokenize", &json!({"tokens": ids}))["content"], text);
+}
+
+#[test]
 fn paths_and_methods_that_are_not_there_answer_in_json() {
     for path in [
         "/index.html",
@@ -112,11 +139,13 @@ fn paths_and_methods_that_are_not_there_answer_in_json() {
         "/v1/chat/completions/",
         "/../etc/passwd",
         "/v1/models/../x",
+        "/web/%ff",
     ] {
         let reply = shared().get(path);
         assert!([404, 405].contains(&reply.status), "{path}: {reply:?}");
         reply.error(reply.status);
     }
+    assert_eq!(shared().get("/v1/models/%ff").error(400)["param"], "model");
     let wrong_method = shared().get(CHAT);
     wrong_method.error(405);
     assert_eq!(wrong_method.header("allow"), Some("POST"));

@@ -109,6 +109,18 @@ fn streamed_and_whole_responses_are_the_same() {
 }
 
 #[test]
+fn the_format_that_was_asked_for_is_told() {
+    for format in [
+        json!({"type": "text"}),
+        json!({"type": "json_object"}),
+        json!({"type": "json_schema", "name": "x", "schema": {"type": "object"}}),
+    ] {
+        let more = json!({"max_output_tokens": 3, "text": {"format": format}});
+        assert_eq!(both(&ask("Hello".into(), more))["text"]["format"], format);
+    }
+}
+
+#[test]
 fn answers_are_items_which_are_taken_back() {
     let more = json!({"max_output_tokens": 12, "reasoning_budget": 5, "temperature": 0});
     let answer = both(&ask("Why is the sky blue?".into(), more.clone()));
@@ -129,14 +141,16 @@ fn answers_are_items_which_are_taken_back() {
 
 #[test]
 fn what_is_refused_is_named() {
-    let schema = json!({"format": {"type": "json_schema", "name": "x", "schema": {}}});
+    let schema = json!({"format": {"type": "json_schema", "name": "x", "schema": {"not": {}}}});
+    let odd = json!({"format": {"type": "regex", "regex": "a"}});
     for (param, more) in [
         ("previous_response_id", json!({"previous_response_id": "resp_1"})),
         ("conversation", json!({"conversation": "x"})),
         ("background", json!({"background": true})),
         ("truncation", json!({"truncation": "auto"})),
         ("include", json!({"include": ["message.output_text.logprobs"]})),
-        ("text.format", json!({"text": schema})),
+        ("text.format.schema", json!({"text": schema})),
+        ("text.format.type", json!({"text": odd})),
         ("reasoning.effort", json!({"reasoning": {"effort": "huge"}})),
         ("tools[0].type", json!({"tools": [{"type": "web_search"}]})),
         ("tool_choice", json!({"tool_choice": "required"})),
