@@ -74,10 +74,16 @@ pub enum Error {
     Checksum {
         /// The file on the server.
         file: String,
-        /// SHA-256 of what came.
+        /// Checksum of what came.
         found: String,
-        /// SHA-256 as the server has it.
+        /// Checksum as the server has it.
         wanted: String,
+    },
+    /// What would come could not be checked.
+    #[error("{file}: the server names no checksum, so the file cannot be checked; use another hub")]
+    NoChecksum {
+        /// The file on the server.
+        file: String,
     },
     /// The disk is too full.
     #[error("{}: {needed} bytes are needed, {free} are free; make room or set HF_HOME", .folder.display())]
@@ -104,6 +110,12 @@ pub enum Error {
     /// There is no folder for the cache.
     #[error("no home folder; set HF_HOME to a folder for models")]
     NoHome,
+    /// The system gives no thread.
+    #[error("cannot start a thread: {source}")]
+    Thread {
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,

@@ -1,9 +1,9 @@
 //! Fetching a model's files.
 
-use crate::remote::Part;
-use crate::{Error, Folder, Listing, ModelName, Remote, RemoteFile, choose};
+use crate::hash::Hash;
+use crate::waiting::{self, Event};
+use crate::{Checksum, Error, Folder, Listing, ModelName, Remote, RemoteFile, choose};
 use fs4::fs_std::FileExt;
-use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
@@ -20,7 +20,7 @@ const BUFFER: usize = 1 << 20;
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// The file that is being fetched.
+    /// The file that is being fetched; none while the server is asked what there is.
     pub file: &'a str,
     /// Bytes of all files that are there.
     pub done: u64,
@@ -53,11 +53,14 @@ pub fn fetch(
     name: &ModelName,
     watch: &mut Watch<'_>,
 ) -> Result<Fetched, Error> {
-    let listing = remote.list(name)?;
+    let listing = list(remote, name, watch)?;
     let paths: Vec<String> = listing.files.iter().map(|file| file.path.clone()).collect();
     let model = choose(name, &paths)?;
     let of = |path: &String| listing.files.iter().find(|file| file.path == *path);
     let files: Vec<&RemoteFile> = model.files.iter().filter_map(of).collect();
+    if let Some(file) = files.iter().find(|file| file.checksum == Checksum::Missing) {
+        return Err(no_checksum(file));
+    }
     let contents = folder.contents(name);
     create(&contents)?;
     let total = files.iter().map(|file| file.size).fold(0, u64::saturating_add);
@@ -72,6 +75,22 @@ pub fn fetch(
     folder.note(name, &listing.commit)?;
     let path = snapshot.join(&files.first().ok_or_else(|| no_model(name))?.path);
     Ok(Fetched { path, bytes: total, transferred: work.came })
+}
+
+/// What a repository holds, unless the caller loses patience.
+fn list(remote: &Remote, name: &ModelName, watch: &mut Watch<'_>) -> Result<Listing, Error> {
+    let (asked, of) = (remote.clone(), name.clone());
+    let answer = waiting::start(move |to| drop(to.send(asked.list(&of))))?;
+    let progress = Progress { file: "", done: 0, total: 0 };
+    let look = || if watch(progress).is_break() { Err(Error::Interrupted) } else { Ok(()) };
+    waiting::next(&answer, look)?.unwrap_or_else(|| {
+        let reason = "asking for the list of files failed".to_owned();
+        Err(Error::Transport { url: name.to_string(), reason })
+    })
+}
+
+fn no_checksum(file: &RemoteFile) -> Error {
+    Error::NoChecksum { file: file.path.clone() }
 }
 
 fn no_model(name: &ModelName) -> Error {
@@ -136,7 +155,7 @@ impl Work<'_, '_> {
         if !FileExt::try_lock_exclusive(&part).map_err(io("lock", &path))? {
             return Err(Error::Busy { path });
         }
-        let mut hash = Sha256::new();
+        let mut hash = Hash::of(file).ok_or_else(|| no_checksum(file))?;
         let mut there = self.known(file, &mut part, &mut hash, &path)?;
         let mut tries = 0;
         while there < file.size {
@@ -147,14 +166,15 @@ impl Work<'_, '_> {
                     if tries >= TRIES {
                         return Err(error);
                     }
+                    self.tell(file, there)?;
                     sleep(Duration::from_millis(100 << tries));
                 }
                 other => other?,
             }
         }
         part.sync_all().map_err(io("write", &path))?;
-        let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        if file.is_sha256 && found != file.content {
+        let found = hash.finish();
+        if found != file.content {
             fs::remove_file(&path).map_err(io("remove", &path))?;
             let (file, wanted) = (file.path.clone(), file.content.clone());
             return Err(Error::Checksum { file, found, wanted });
@@ -169,7 +189,7 @@ impl Work<'_, '_> {
         &mut self,
         file: &RemoteFile,
         part: &mut File,
-        hash: &mut Sha256,
+        hash: &mut Hash,
         path: &Path,
     ) -> Result<u64, Error> {
         let mut buffer = vec![0; BUFFER];
@@ -185,7 +205,7 @@ impl Work<'_, '_> {
         }
         if there > file.size {
             // It belongs to something else.
-            return restart(part, hash, path);
+            return restart(part, (hash, file), path);
         }
         Ok(there)
     }
@@ -195,41 +215,46 @@ impl Work<'_, '_> {
         &mut self,
         file: &RemoteFile,
         part: &mut File,
-        (there, hash): (&mut u64, &mut Sha256),
+        (there, hash): (&mut u64, &mut Hash),
         path: &Path,
     ) -> Result<(), Error> {
-        let Part { from, mut body } = self.remote.open(self.name, self.listing, file, *there)?;
-        if from != *there {
-            *there = restart(part, hash, path)?;
-        }
+        let commit = &self.listing.commit;
+        let events = waiting::read(self.remote, self.name, commit, file, *there)?;
         let cut = |reason: String| Error::Transport { url: file.path.clone(), reason };
-        let mut buffer = vec![0; BUFFER];
-        loop {
-            let count = body.read(&mut buffer).map_err(|error| cut(error.to_string()))?;
-            if count == 0 && *there < file.size {
-                return Err(cut("the server broke off".to_owned()));
-            }
-            if count == 0 {
-                return Ok(());
-            }
-            if count as u64 > file.size - *there {
+        while let Some(event) = waiting::next(&events, || self.tell(file, *there))? {
+            let bytes = match event {
+                Event::From(from) if from == *there => continue,
+                Event::From(_) => {
+                    *there = restart(part, (hash, file), path)?;
+                    continue;
+                }
+                Event::Bytes(bytes) => bytes,
+                Event::Broken(error) => return Err(cut(error.to_string())),
+                Event::Refused(error) => return Err(error),
+            };
+            if bytes.len() as u64 > file.size - *there {
                 let reason = "the server sends more than the file's size".to_owned();
                 return Err(Error::Answer { url: file.path.clone(), reason });
             }
-            part.write_all(&buffer[..count]).map_err(io("write", path))?;
-            hash.update(&buffer[..count]);
-            *there += count as u64;
-            self.came += count as u64;
+            part.write_all(&bytes).map_err(io("write", path))?;
+            hash.update(&bytes);
+            *there += bytes.len() as u64;
+            self.came += bytes.len() as u64;
             self.tell(file, *there)?;
         }
+        if *there < file.size { Err(cut("the server broke off".to_owned())) } else { Ok(()) }
     }
 }
 
 /// Forgets what is there.
-fn restart(part: &mut File, hash: &mut Sha256, path: &Path) -> Result<u64, Error> {
+fn restart(
+    part: &mut File,
+    (hash, file): (&mut Hash, &RemoteFile),
+    path: &Path,
+) -> Result<u64, Error> {
     part.set_len(0).map_err(io("write", path))?;
     part.seek(SeekFrom::Start(0)).map_err(io("write", path))?;
-    *hash = Sha256::new();
+    *hash = Hash::of(file).ok_or_else(|| no_checksum(file))?;
     Ok(0)
 }
 

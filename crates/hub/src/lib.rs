@@ -10,12 +10,14 @@ mod cache;
 mod choose;
 mod error;
 mod fetch;
+mod hash;
 mod name;
 mod remote;
+mod waiting;
 
 pub use cache::Folder;
 pub use choose::{Model, choose, models};
 pub use error::Error;
 pub use fetch::{Fetched, Progress, Watch, fetch};
 pub use name::ModelName;
-pub use remote::{ENDPOINT, Listing, Remote, RemoteFile};
+pub use remote::{Checksum, ENDPOINT, Listing, Remote, RemoteFile};

@@ -14,6 +14,8 @@ const MAX_LIST: u64 = 32 << 20;
 const MAX_REDIRECTS: usize = 5;
 const CONNECT: Duration = Duration::from_secs(20);
 const ANSWER: Duration = Duration::from_secs(60);
+/// Time without a byte after which a transfer counts as broken.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// A hub.
 #[derive(Clone)]
@@ -46,10 +48,21 @@ pub struct RemoteFile {
     pub path: String,
     /// Bytes.
     pub size: u64,
-    /// What its content is called: the SHA-256 of large files, in hexadecimal digits.
+    /// What its content is called: its checksum in hexadecimal digits; empty if there is none.
     pub content: String,
-    /// Whether that is a SHA-256.
-    pub is_sha256: bool,
+    /// Which checksum that is.
+    pub checksum: Checksum,
+}
+
+/// What a file is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// The SHA-256 of the content, which large files have.
+    Sha256,
+    /// Git's name for the content, a SHA-1: what the other files have.
+    GitBlob,
+    /// The server names none.
+    Missing,
 }
 
 /// A part of a file, up to its end.
@@ -62,6 +75,11 @@ pub(crate) struct Part {
 impl Remote {
     /// The hub at `endpoint`; `None` is [`ENDPOINT`].
     pub fn new(endpoint: Option<&str>, token: Option<String>) -> Self {
+        Self::with_idle(endpoint, token, IDLE)
+    }
+
+    /// The same, with another time without a byte after which a transfer counts as broken.
+    pub fn with_idle(endpoint: Option<&str>, token: Option<String>, idle: Duration) -> Self {
         let endpoint = endpoint.unwrap_or(ENDPOINT).trim_end_matches('/').to_owned();
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -70,6 +88,8 @@ impl Remote {
             .https_only(endpoint.starts_with("https://"))
             .timeout_connect(Some(CONNECT))
             .timeout_recv_response(Some(ANSWER))
+            .timeout_per_read(Some(idle))
+            .timeout_per_write(Some(idle))
             .user_agent(concat!("tuff/", env!("CARGO_PKG_VERSION")));
         Self { endpoint, token, agent: Agent::new_with_config(config.build()) }
     }
@@ -136,12 +156,12 @@ impl Remote {
     pub(crate) fn open(
         &self,
         name: &ModelName,
-        listing: &Listing,
+        commit: &str,
         file: &RemoteFile,
         from: u64,
     ) -> Result<Part, Error> {
         let path = file.path.split('/').map(encoded).collect::<Vec<_>>().join("/");
-        let url = format!("{}/{}/resolve/{}/{path}", self.endpoint, name.repo, listing.commit);
+        let url = format!("{}/{}/resolve/{commit}/{path}", self.endpoint, name.repo);
         let wrong = |reason: String| Error::Answer { url: url.clone(), reason };
         let response = self.get(&url, (from > 0).then_some(from))?;
         let header = |name: &str| response.headers().get(name).and_then(|it| it.to_str().ok());
@@ -187,11 +207,18 @@ fn transport(url: &str, error: &ureq::Error) -> Error {
 fn file(value: &Value) -> Option<RemoteFile> {
     let path = value["rfilename"].as_str().filter(|path| is_inside(path))?.to_owned();
     let lfs = &value["lfs"];
-    let sha256 = lfs["sha256"].as_str().filter(|sum| is_hex(sum) && sum.len() == 64);
+    let sum = |value: &Value, digits| {
+        let sum = value.as_str().filter(|sum| is_hex(sum) && sum.len() == digits)?;
+        Some(sum.to_ascii_lowercase())
+    };
+    // Of a large file git has only a note, so its name for that says nothing of the content.
+    let blob = || sum(&value["blobId"], 40).filter(|_| lfs.is_null());
     let size = lfs["size"].as_u64().or_else(|| value["size"].as_u64())?;
-    let content = sha256.or_else(|| value["blobId"].as_str().filter(|id| is_hex(id)))?;
-    let content = content.to_ascii_lowercase();
-    Some(RemoteFile { path, size, content, is_sha256: sha256.is_some() })
+    let (content, checksum) = match sum(&lfs["sha256"], 64) {
+        Some(sum) => (sum, Checksum::Sha256),
+        None => blob().map_or((String::new(), Checksum::Missing), |it| (it, Checksum::GitBlob)),
+    };
+    Some(RemoteFile { path, size, content, checksum })
 }
 
 fn is_hex(text: &str) -> bool {

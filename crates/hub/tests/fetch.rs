@@ -8,6 +8,7 @@ use server::{Fault, Hub, sha256};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
@@ -194,7 +195,71 @@ fn no_path_of_a_server_leads_out_of_the_cache() {
         r#"{"rfilename": "m.gguf", "size": 1, "lfs": {"sha256": "../../../../x", "size": 1}}"#;
     let commit = "0123456789012345678901234567890123456789";
     let hub = Hub::start().listing(&format!(r#"{{"sha": "{commit}", "siblings": [{file}]}}"#));
-    assert!(matches!(pull(&hub, cache.path(), "org/m"), Err(Error::NoModel { .. })));
+    assert!(matches!(pull(&hub, cache.path(), "org/m"), Err(Error::NoChecksum { .. })));
+}
+
+/// `printf hello | git hash-object --stdin` says so.
+const HELLO: &str = "b6fc4c620b67d95f953a5c1c1230aaab5db5a1b0";
+
+#[test]
+fn small_files_are_held_against_their_name_in_git() {
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    let listing = |more: &str| {
+        let file = format!(r#"{{"rfilename": "m.gguf", "size": 5{more}}}"#);
+        format!(r#"{{"sha": "{commit}", "siblings": [{file}]}}"#)
+    };
+    let blob = format!(r#", "blobId": "{HELLO}""#);
+    let cache = tempfile::tempdir().unwrap();
+    let evil = Hub::start().with("m.gguf", b"hellO").listing(&listing(&blob));
+    let error = pull(&evil, cache.path(), "org/m").unwrap_err();
+    assert!(matches!(error, Error::Checksum { .. }), "{error}");
+    let good = Hub::start().with("m.gguf", b"hello").listing(&listing(&blob));
+    assert_eq!(fs::read(pull(&good, cache.path(), "org/m").unwrap().path).unwrap(), b"hello");
+    // Neither nothing, nor the name of the note that git has of a large file, nor half a name.
+    let note = format!(r#"{blob}, "lfs": {{"size": 5}}"#);
+    for more in ["", note.as_str(), r#", "blobId": "b6fc""#] {
+        let cache = tempfile::tempdir().unwrap();
+        let hub = Hub::start().with("m.gguf", b"hello").listing(&listing(more));
+        let error = pull(&hub, cache.path(), "org/m").unwrap_err();
+        assert!(matches!(error, Error::NoChecksum { .. }), "{more}: {error}");
+    }
+}
+
+#[test]
+fn a_server_that_stalls_is_asked_again_and_does_not_keep_anybody_waiting() {
+    let (content, cache) = (bytes(2_000_000), tempfile::tempdir().unwrap());
+    let stall = |times| Fault::Stall { after: 700_000, times };
+    let hub = Hub::start().with("m.gguf", &content).failing(stall(2));
+    let idle = Duration::from_millis(300);
+    let remote = Remote::with_idle(Some(&hub.endpoint()), None, idle);
+    let folder = Folder::new(cache.path());
+    let mut on = |_: hub::Progress<'_>| ControlFlow::Continue(());
+    let found = fetch(&remote, &folder, &name("org/m"), &mut on).unwrap();
+    assert_eq!(fs::read(&found.path).unwrap(), content);
+    assert_eq!(found.transferred, 2_000_000, "no byte came twice");
+
+    // One that only stalls is given up, and whoever wants to stop is heard long before that.
+    let cache = tempfile::tempdir().unwrap();
+    let folder = Folder::new(cache.path());
+    let hub = Hub::start().with("m.gguf", &content).failing(stall(usize::MAX));
+    let remote = Remote::new(Some(&hub.endpoint()), None);
+    let started = Instant::now();
+    let mut last = (0, Instant::now());
+    let mut stop = |progress: hub::Progress<'_>| {
+        if progress.done > last.0 {
+            last = (progress.done, Instant::now());
+        }
+        let waited = last.0 > 0 && last.1.elapsed() > Duration::from_millis(500);
+        if waited { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let broken = fetch(&remote, &folder, &name("org/m"), &mut stop);
+    assert!(matches!(broken, Err(Error::Interrupted)), "{broken:?}");
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+
+    let hub = Hub::start().with("m.gguf", &content).failing(Fault::Stall { after: 0, times: 99 });
+    let remote = Remote::with_idle(Some(&hub.endpoint()), None, Duration::from_millis(50));
+    let given_up = fetch(&remote, &folder, &name("org/m"), &mut on);
+    assert!(matches!(given_up, Err(Error::Transport { .. })), "{given_up:?}");
 }
 
 #[test]

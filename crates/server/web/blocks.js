@@ -1,11 +1,16 @@
 // Markdown's blocks: cuts a text into paragraphs, headings, lists, code, quotes, tables and rules.
 
-const FENCE = /^ {0,3}(`{3,}|~{3,})([^`]*)$/;
-const HEADING = /^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$/;
+// A line may be a long one, made to be slow. So no expression here has two neighbouring repetitions
+// that may take the same characters; what would need them is read by hand.
+const FENCE = /^ {0,3}(`{3,}|~{3,})/;
+const HEADING = /^ {0,3}(#{1,6})[ \t]+/;
 const RULE = /^ {0,3}([-*_])([ \t]*\1){2,}[ \t]*$/;
 const QUOTE = /^ {0,3}> ?/;
-const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?:[ \t]+(.*))?$/;
-const DELIMITER = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?:[ \t]+(.*))?$/s;
+const DELIMITER = /^[ \t|:-]+$/;
+const DELIMITER_CELL = /^:?-+:?$/;
+/** Columns of a table, at most: short rows are filled up, so there can be far more cells than text. */
+const COLUMNS = 100;
 
 /** Blocks `{ kind, start, ... }` of a text, `start` being where each begins in it. */
 export function blocks(text) {
@@ -27,11 +32,9 @@ export function blocks(text) {
 
 function read(lines, at) {
   const line = lines[at];
-  const heading = HEADING.exec(line);
-  if (FENCE.test(line)) return fence(lines, at);
-  if (heading) {
-    return { block: { kind: "heading", level: heading[1].length, text: heading[2] }, next: at + 1 };
-  }
+  const opening = opensFence(line);
+  if (opening) return fence(lines, at, opening);
+  if (HEADING.test(line)) return { block: heading(line), next: at + 1 };
   if (RULE.test(line)) return { block: { kind: "rule" }, next: at + 1 };
   if (QUOTE.test(line)) return quote(lines, at);
   if (ITEM.test(line)) return list(lines, at);
@@ -39,13 +42,39 @@ function read(lines, at) {
   return paragraph(lines, at);
 }
 
-function fence(lines, at) {
-  const [, mark, info] = FENCE.exec(lines[at]);
+function heading(line) {
+  const [start, marks] = HEADING.exec(line);
+  // Marks may close it, too.
+  const text = withoutEnd(withoutEnd(withoutEnd(line.slice(start.length), " \t"), "#"), " \t");
+  return { kind: "heading", level: marks.length, text };
+}
+
+/** A text without the characters of `set` at its end. */
+function withoutEnd(text, set) {
+  let end = text.length;
+  while (end > 0 && set.includes(text[end - 1])) end -= 1;
+  return text.slice(0, end);
+}
+
+/** The mark and the rest of a line that opens a block of code. */
+function opensFence(line) {
+  const found = FENCE.exec(line);
+  const info = found && line.slice(found[0].length);
+  return found && !info.includes("`") ? { mark: found[1], info } : null;
+}
+
+/** Whether a line closes a block of code: a mark as long as the one that opened it, or longer. */
+function closesFence(line, mark) {
+  const found = FENCE.exec(line);
+  return found !== null && found[1][0] === mark[0] && found[1].length >= mark.length
+    && withoutEnd(line, " \t").length === found[0].length;
+}
+
+function fence(lines, at, { mark, info }) {
   const indent = lines[at].search(/[`~]/);
-  const close = new RegExp(`^ {0,3}\\${mark[0]}{${mark.length},}[ \\t]*$`);
   const inner = [];
   let next = at + 1;
-  for (; next < lines.length && !close.test(lines[next]); next += 1) {
+  for (; next < lines.length && !closesFence(lines[next], mark); next += 1) {
     inner.push(lines[next].replace(new RegExp(`^ {0,${indent}}`), ""));
   }
   const language = info.trim().split(/\s/, 1)[0].slice(0, 30);
@@ -78,6 +107,8 @@ function list(lines, at) {
       items.push([item[3] ?? ""]);
     } else if (line.trim() === "") {
       if (!continues(lines, next, { indent, ordered })) break;
+      // All empty lines at once, or each would look through those behind it.
+      for (; lines[next + 1].trim() === ""; next += 1) items.at(-1).push("");
       items.at(-1).push("");
     } else if (line.search(/\S/) >= Math.min(indent, 2)) {
       items.at(-1).push(unindented(line, indent));
@@ -109,7 +140,8 @@ function begins(line) {
   const item = ITEM.exec(line);
   // As everywhere in Markdown, only a list from 1 may follow a line directly.
   const listed = item !== null && (!isOrdered(item[2]) || Number.parseInt(item[2], 10) === 1);
-  return FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || listed;
+  return opensFence(line) !== null || HEADING.test(line) || RULE.test(line) || QUOTE.test(line)
+    || listed;
 }
 
 function paragraph(lines, at) {
@@ -122,8 +154,10 @@ function paragraph(lines, at) {
 
 function isTable(lines, at) {
   const under = lines[at + 1];
-  return lines[at].includes("|") && under !== undefined && under.includes("-")
-    && DELIMITER.test(under) && cells(lines[at]).length === cells(under).length;
+  if (!lines[at].includes("|") || under === undefined || !DELIMITER.test(under)) return false;
+  const delimiters = cells(under);
+  return delimiters.length <= COLUMNS && delimiters.every((cell) => DELIMITER_CELL.test(cell))
+    && cells(lines[at]).length === delimiters.length;
 }
 
 function table(lines, at) {

@@ -69,7 +69,8 @@ function code(text, at, open) {
     const { length } = run(text, close, "`");
     if (length === mark.length) {
       const inner = text.slice(at + mark.length, close).replace(/\n/g, " ");
-      const trimmed = /^ .*[^ ].* $/.test(inner) ? inner.slice(1, -1) : inner;
+      const padded = inner.startsWith(" ") && inner.endsWith(" ") && /[^ ]/.test(inner);
+      const trimmed = padded ? inner.slice(1, -1) : inner;
       return { node: el("code", {}, trimmed), length: close + length - at };
     }
     from = close + length;
@@ -117,19 +118,25 @@ function closing(text, from, mark) {
 function link(text, at, { depth, open }) {
   const from = text[at] === "!" ? at + 1 : at;
   if (text[from] !== "[" || depth >= DEPTH || open.has("](")) return null;
-  const middle = text.indexOf("](", from);
-  if (middle < 0) {
-    open.add("](");
+  // No link has another bracket in its text, so that many of them are not all searched to the end.
+  const inner = text.indexOf("[", from + 1);
+  const length = text.slice(from, inner < 0 ? text.length : inner).indexOf("](");
+  if (length < 0) {
+    if (inner < 0) open.add("](");
     return null;
   }
+  const middle = from + length;
   const end = addressEnd(text, middle + 2);
   const label = text.slice(from + 1, middle);
-  if (end < 0 || label.includes("[")) return null;
+  if (end < 0) return null;
   const [href] = text.slice(middle + 2, end).trim().split(/\s+/, 1);
   const children = inline(label || href, depth + 1);
   const node = anchor(href, children) ?? el("span", {}, ...children);
   return { node, length: end + 1 - at };
 }
+
+/** Parentheses within each other in an address, at most. */
+const PARENTHESES = 32;
 
 /** Addresses may have parentheses in pairs, and an end to their length. */
 function addressEnd(text, from) {
@@ -137,6 +144,7 @@ function addressEnd(text, from) {
   for (let at = from; at < Math.min(text.length, from + 2000); at += 1) {
     if (text[at] === "\n") return -1;
     if (text[at] === "(") open += 1;
+    if (open > PARENTHESES) return -1;
     if (text[at] === ")") {
       if (open === 0) return at;
       open -= 1;
@@ -147,7 +155,9 @@ function addressEnd(text, from) {
 
 function address(text, at) {
   const [href] = /^https?:\/\/[^\s<>"`]*/.exec(text.slice(at, at + 2000));
-  const bare = href.replace(/[.,;:!?'*_~)\]]+$/, "");
+  let end = href.length;
+  while (".,;:!?'*_~)]".includes(href[end - 1])) end -= 1;
+  const bare = href.slice(0, end);
   const node = WORD.test(text[at - 1] ?? "") ? null : anchor(bare, [bare]);
   return node ? { node, length: bare.length } : { text: href, length: href.length };
 }

@@ -16,6 +16,11 @@ pub(crate) enum Fault {
         after: usize,
         times: usize,
     },
+    /// Nothing more comes after so many bytes, but the connection stays.
+    Stall {
+        after: usize,
+        times: usize,
+    },
     /// It ends once, and ranges are not known.
     CutAndNoRanges {
         after: usize,
@@ -38,6 +43,8 @@ struct State {
     listing: Option<String>,
     ranges: Vec<u64>,
     heads: String,
+    /// Connections that are kept open.
+    held: Vec<TcpStream>,
 }
 
 pub(crate) struct Hub {
@@ -61,6 +68,7 @@ impl Hub {
             listing: None,
             ranges: Vec::new(),
             heads: String::new(),
+            held: Vec::new(),
         }));
         let weak = Arc::downgrade(&state);
         std::thread::spawn(move || {
@@ -128,6 +136,7 @@ impl Drop for Hub {
             listing: None,
             ranges: Vec::new(),
             heads: String::new(),
+            held: Vec::new(),
         }));
         // Lets the thread see that nobody is there any more.
         let _ = TcpStream::connect(self.address);
@@ -164,6 +173,9 @@ fn answer(stream: &TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let from = head.lines().find_map(|line| line.strip_prefix("range: bytes="));
     let from = from.and_then(|from| from.strip_suffix('-')?.parse().ok()).unwrap_or(0);
     state.ranges.push(from);
+    if matches!(state.fault, Fault::Stall { times: 1.., .. }) {
+        state.held.push(stream.try_clone()?);
+    }
     send_file(stream, &mut state.fault, &content, from as usize)
 }
 
@@ -190,7 +202,7 @@ fn send_file(
     let range = format!("content-range: bytes {from}-{}/{all}\r\n", all.max(1) - 1);
     let part = if from > 0 { ("206 Partial Content", range.as_str()) } else { ("200 OK", "") };
     match fault {
-        Fault::Cut { after, times } if *times > 0 => {
+        Fault::Cut { after, times } | Fault::Stall { after, times } if *times > 0 => {
             *times -= 1;
             let len = body.len();
             body.truncate(*after);
