@@ -149,3 +149,16 @@ impl From<TemplateError> for ApiError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_that_fails_is_told_by_its_field() {
+        let failed = SamplingError::Grammar { position: 3, what: "too much".to_owned() };
+        let error = ApiError::of_answer(Error::Sampling(failed), "guided_regex");
+        assert_eq!((error.status(), error.param.as_deref()), (400, Some("guided_regex")));
+        assert!(error.message.contains("too much"));
+    }
+}

@@ -195,6 +195,17 @@ fn a_named_function_is_called_and_its_arguments_are_json() {
 }
 
 #[test]
+fn a_forced_call_that_is_cut_off_leaves_no_markup() {
+    for tokens in 1..12 {
+        let more = json!({"max_tokens": tokens, "tools": weather(), "tool_choice": "required",
+            "reasoning_effort": "none"});
+        let answer = both(&chat("What is the weather in Rome?", more));
+        let content = message(&answer)["content"].as_str().unwrap_or_default();
+        assert_eq!(content.trim(), "", "{tokens}");
+    }
+}
+
+#[test]
 fn tools_that_may_not_be_called_are_not_told_to_the_model() {
     let plain = both(&chat("Hello!", json!({"max_tokens": 8})));
     let none = json!({"max_tokens": 8, "tools": weather(), "tool_choice": "none"});
