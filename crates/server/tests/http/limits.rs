@@ -103,6 +103,23 @@ fn one_who_never_ends_its_headers_is_cut_off() {
 }
 
 #[test]
+fn one_who_does_not_read_is_cut_off() {
+    let mut setup = Setup::default();
+    setup.config.limits.write_time = Duration::from_millis(300);
+    setup.config.limits.connections = 1;
+    let server = start(setup);
+    let mut deaf = TcpStream::connect(server.address).unwrap();
+    let request = format!("GET /openapi.json HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
+    // More than the system keeps for one who does not read.
+    let requests = request.repeat((64 << 20) / include_str!("../../src/openapi.json").len());
+    deaf.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let _ = deaf.write_all(requests.as_bytes());
+    // There is one place only, so this is answered once the other is gone.
+    assert_eq!(server.get("/health").status, 200);
+    drop(deaf);
+}
+
+#[test]
 fn connections_over_the_limit_wait_for_a_place() {
     let mut setup = Setup::default();
     setup.config.limits.connections = 2;

@@ -139,14 +139,24 @@ fn pages_of_other_sites_get_nothing() {
 }
 
 #[test]
+fn names_that_others_gave_this_machine_get_nothing() {
+    for path in ["/v1/status", "/metrics", "/v1/models", "/"] {
+        let ask = |host: &str| shared().request("GET", path, &[("host", host)], "");
+        ask("evil.example").error(403);
+        assert_eq!(ask("localhost:1").status, 200, "{path}");
+    }
+}
+
+#[test]
 fn keys_and_origins_are_kept_to() {
     let mut setup = Setup::default();
     setup.config.access.keys = vec!["secret".to_owned()];
     setup.config.access.origins = vec!["http://a.example".to_owned()];
     setup.config.limits.body_bytes = 2000;
     let server = start(setup);
-    let error = server.get("/v1/models").error(401);
-    assert_eq!(error["type"], "authentication_error");
+    let refused = server.get("/v1/models");
+    assert_eq!(refused.error(401)["type"], "authentication_error");
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
     server.post(CHAT, &chat("Hello!", json!({}))).error(401);
     server.get("/no/such/path").error(401);
     assert_eq!(server.get("/health").status, 200);
