@@ -40,13 +40,20 @@ pub struct Access {
     /// Origins of pages that may use the server beside its own, as in `https://example.org`; `*`
     /// is all.
     pub origins: Vec<String>,
+    /// The name that the server was told to listen on, which clients may call it by.
+    pub host: Option<String>,
 }
 
 /// Keys are not for logs.
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { keys, origins } = self;
-        f.debug_struct("Access").field("keys", &keys.len()).field("origins", origins).finish()
+        let Self { keys, origins, host } = self;
+        let mut shown = f.debug_struct("Access");
+        shown
+            .field("keys", &keys.len())
+            .field("origins", origins)
+            .field("host", &host.as_deref().unwrap_or_default())
+            .finish()
     }
 }
 
@@ -59,6 +66,9 @@ pub struct RequestLimits {
     pub body_time: Duration,
     /// Time for the headers to come; also how long a connection may wait for its next request.
     pub header_time: Duration,
+    /// Time in which nothing could be written because the client does not read; then its connection
+    /// ends.
+    pub write_time: Duration,
     /// Connections at once; more wait to be taken.
     pub connections: usize,
     /// Messages of a conversation.
@@ -83,6 +93,7 @@ impl Default for RequestLimits {
             body_bytes: 16 << 20,
             body_time: Duration::from_secs(60),
             header_time: Duration::from_secs(30),
+            write_time: Duration::from_secs(60),
             connections: 1024,
             messages: 4096,
             tools: 512,

@@ -1,6 +1,7 @@
-//! Connections: only so many at once, and none that keeps its headers to itself.
+//! Connections: only so many at once, and none that keeps its headers to itself or does not read.
 
 use crate::config::RequestLimits;
+use crate::patient::Patient;
 use crate::stop::{StopSignal, Wanted};
 use axum::Router;
 use hyper::server::conn::http1;
@@ -68,7 +69,7 @@ async fn connection(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Patient::new(stream, limits.write_time)), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

@@ -1,7 +1,9 @@
 //! Who is let in: keys, and pages of other sites.
 //!
 //! A browser lets any page send requests to any address, this machine's own included. So whatever
-//! comes from a page that is not the server's own is refused, unless its origin was allowed.
+//! comes from a page that is not the server's own is refused, unless its origin was allowed. A page
+//! can also make its own name point at this machine and then asks as if it were the server's; the
+//! name by which it asks gives it away.
 
 use crate::ApiError;
 use crate::config::Access;
@@ -20,6 +22,9 @@ const OPEN: [&str; 1] = ["/health"];
 /// [`ErrorKind::Unauthorized`], [`ErrorKind::Forbidden`].
 pub(crate) fn check(access: &Access, path: &str, headers: &HeaderMap) -> Result<(), ApiError> {
     check_origin(access, headers)?;
+    if !OPEN.contains(&path) {
+        check_host(access, headers)?;
+    }
     if access.keys.is_empty() || OPEN.contains(&path) || page::is_part(path) {
         return Ok(());
     }
@@ -53,11 +58,9 @@ fn check_origin(access: &Access, headers: &HeaderMap) -> Result<(), ApiError> {
     let origin = origin.to_str().unwrap_or_default();
     let listed = access.origins.iter().any(|allowed| allowed == "*" || allowed == origin);
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    // A name that somebody made to point at this machine is not the server's own, unless a key
-    // guards it anyway.
     let own = host.is_some_and(|host| {
         let same = origin.split_once("://").is_some_and(|(_, origin)| origin == host);
-        same && (is_local(host) || !access.keys.is_empty())
+        same && is_own(access, host)
     });
     if listed || own {
         return Ok(());
@@ -68,12 +71,46 @@ fn check_origin(access: &Access, headers: &HeaderMap) -> Result<(), ApiError> {
     Err(ApiError::new(ErrorKind::Forbidden, message))
 }
 
-/// Whether a host is an address or this machine's own name, which nobody else can give out.
-fn is_local(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
+/// Every browser says by which name it asks; clients that say nothing are none.
+fn check_host(access: &Access, headers: &HeaderMap) -> Result<(), ApiError> {
+    for host in headers.get_all(header::HOST) {
+        let host = host.to_str().unwrap_or_default();
+        if !is_own(access, host) {
+            let host: String = host.chars().take(100).collect();
+            let message = format!(
+                "this server does not know the host name {host:?}; use its address, name it with \
+                 --host, allow its pages with --cors-origin, or set an API key"
+            );
+            return Err(ApiError::new(ErrorKind::Forbidden, message));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a host is the server's own: a name that somebody made to point at this machine is not,
+/// unless a key guards it anyway, or pages of that name are allowed.
+fn is_own(access: &Access, host: &str) -> bool {
+    let listed = |allowed: &String| {
+        allowed == "*"
+            || allowed.split_once("://").is_some_and(|(_, name)| name.eq_ignore_ascii_case(host))
+    };
+    let named = |name: &String| name.eq_ignore_ascii_case(without_port(host));
+    !access.keys.is_empty()
+        || is_local(host)
+        || access.host.as_ref().is_some_and(named)
+        || access.origins.iter().any(listed)
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
-    };
+    }
+}
+
+/// Whether a host is an address or this machine's own name, which nobody else can give out.
+fn is_local(host: &str) -> bool {
+    let name = without_port(host).to_ascii_lowercase();
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     name == "localhost" || name.ends_with(".localhost") || bare.parse::<IpAddr>().is_ok()
 }
@@ -96,7 +133,7 @@ mod tests {
 
     #[test]
     fn keys_are_asked_for_where_there_are_some() {
-        let access = Access { keys: vec!["one".into(), "two".into()], origins: vec![] };
+        let access = Access { keys: vec!["one".into(), "two".into()], ..Access::default() };
         for good in [
             ("authorization", "Bearer one"),
             ("authorization", "bearer  two "),
@@ -140,5 +177,33 @@ mod tests {
         assert_eq!(ask(&listed, "http://b.example", "localhost:8080"), refused);
         let all = Access { origins: vec!["*".into()], ..Access::default() };
         assert_eq!(ask(&all, "http://b.example", "localhost:8080"), Ok(()));
+    }
+    #[test]
+    fn names_that_others_gave_this_machine_are_refused() {
+        let ask = |access: &Access, host| checked(access, &[("host", host)]);
+        let open = Access::default();
+        for host in ["localhost", "LOCALHOST:8080", "a.localhost:1", "127.0.0.1:8080", "[::1]:8080"]
+        {
+            assert_eq!(ask(&open, host), Ok(()), "{host}");
+        }
+        let refused = Err(ErrorKind::Forbidden);
+        for host in
+            ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "localhost."]
+        {
+            assert_eq!(ask(&open, host), refused, "{host}");
+        }
+        assert!(check(&open, "/health", &headers(&[("host", "evil.example")])).is_ok());
+        let named = Access { host: Some("box.lan".into()), ..Access::default() };
+        assert_eq!(ask(&named, "Box.lan:8080"), Ok(()));
+        let page = [("host", "box.lan:8080"), ("origin", "http://box.lan:8080")];
+        assert_eq!(checked(&named, &page), Ok(()));
+        assert_eq!(ask(&named, "evil.example"), refused);
+        let listed = Access { origins: vec!["https://a.example".into()], ..Access::default() };
+        assert_eq!(ask(&listed, "a.example"), Ok(()));
+        assert_eq!(ask(&listed, "b.example"), refused);
+        // With a key, whoever reads must know it.
+        let keyed = Access { keys: vec!["one".into()], ..Access::default() };
+        let with_key = [("host", "evil.example"), ("authorization", "Bearer one")];
+        assert_eq!(checked(&keyed, &with_key), Ok(()));
     }
 }

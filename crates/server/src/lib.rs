@@ -23,6 +23,7 @@ mod openai;
 mod outbox;
 pub mod output;
 mod page;
+mod patient;
 mod prepare;
 pub mod request;
 mod responses;

@@ -68,6 +68,10 @@ impl Dialect {
         if let ErrorKind::Busy { retry_after } = error.kind {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after));
         }
+        if error.kind == ErrorKind::Unauthorized {
+            let scheme = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
         response
     }
 }

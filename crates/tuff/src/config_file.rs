@@ -46,7 +46,19 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Error> {
     let command = arguments.iter().position(|argument| argument == COMMAND).unwrap_or(0) + 1;
     let (before, after) = arguments.split_at(command);
     let all = before.iter().cloned().chain(from_file).chain(after.iter().cloned());
-    Ok(Cli::parse_from(all))
+    match Cli::try_parse_from(all) {
+        Ok(cli) => Ok(cli),
+        // What is right without the file is wrong in the file.
+        Err(error) if Cli::try_parse_from(&arguments).is_ok() => Err(refused(first_line(&error))),
+        Err(error) => error.exit(),
+    }
+}
+
+/// What is wrong, without the advice on the command line.
+fn first_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 /// The file that the command line names.

@@ -43,8 +43,9 @@ fn ask(served: &Served, method: &str, path: &str, headers: &str, body: &str) -> 
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let length = body.len();
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}content-length: \
-         {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n{headers}content-length: \
+         {length}\r\n\r\n{body}",
+        served.address
     );
     stream.write_all(request.as_bytes()).unwrap();
     let mut response = String::new();
@@ -89,6 +90,8 @@ fn settings_come_from_a_file_and_the_command_line_wins() {
         ("port = true", "port must be a text or a number"),
         ("port = 0\nport", "line 2"),
         ("config = \"x\"", "there is no option \"config\""),
+        ("port = 99999", "server.toml: invalid value '99999' for '--port <PORT>'"),
+        ("max-body = \"0\"", "server.toml: invalid value '0' for '--max-body <SIZE>'"),
     ] {
         std::fs::write(&path, text).unwrap();
         let output = command(&["--config", config]).output().unwrap();
@@ -108,12 +111,33 @@ fn what_cannot_be_served_is_told_before_the_model_is_loaded() {
         (vec!["--api-key-file", empty], 4, "holds no key"),
         (vec!["--api-key-file", "/no/such/file"], 1, "cannot read"),
         (vec!["--slots", "0"], 2, "--slots"),
+        (vec!["--max-body", "0"], 2, "--max-body"),
+        (vec!["--cors-origin", "example.org"], 2, "https://example.org"),
+        (vec!["--cors-origin", "https://example.org/x"], 2, "without a path"),
         (vec!["--host", "192.0.2.1", "--insecure-public", "-q"], 1, "cannot listen on 192.0.2.1"),
     ] {
         let output = command(&arguments).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
         assert!(error.contains(told), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_key_in_the_environment_is_taken_as_it_is() {
+    let mut with_key = command(&["--port", "0", "--slots", "1", "--ctx", "256"]);
+    with_key.env("TUFF_API_KEY", "#secret");
+    let served = start(with_key);
+    let response = ask(&served, "GET", "/v1/models", "", "");
+    assert!(response.starts_with("HTTP/1.1 401"), "{response}");
+    let key = "authorization: Bearer #secret\r\n";
+    let response = ask(&served, "GET", "/v1/models", key, "");
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    for key in ["", " ", "a\nb"] {
+        let output = command(&["--port", "0"]).env("TUFF_API_KEY", key).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(4), "{key:?}: {error}");
+        assert!(error.contains("TUFF_API_KEY"), "{key:?}: {error}");
     }
 }
 

@@ -98,10 +98,27 @@ fn one_who_never_ends_its_headers_is_cut_off() {
     let server = start(setup);
     let mut slow = TcpStream::connect(server.address).unwrap();
     slow.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    slow.write_all(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n").unwrap();
+    slow.write_all(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n").unwrap();
     let mut answer = Vec::new();
     slow.read_to_end(&mut answer).unwrap();
     assert!(!String::from_utf8_lossy(&answer).contains("200 OK"));
+}
+
+#[test]
+fn one_who_does_not_read_is_cut_off() {
+    let mut setup = Setup::default();
+    setup.config.limits.write_time = Duration::from_millis(300);
+    setup.config.limits.connections = 1;
+    let server = start(setup);
+    let mut deaf = TcpStream::connect(server.address).unwrap();
+    let request = format!("GET /openapi.json HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
+    // More than the system keeps for one who does not read.
+    let requests = request.repeat((64 << 20) / include_str!("../../src/openapi.json").len());
+    deaf.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let _ = deaf.write_all(requests.as_bytes());
+    // There is one place only, so this is answered once the other is gone.
+    assert_eq!(server.get("/health").status, 200);
+    drop(deaf);
 }
 
 #[test]

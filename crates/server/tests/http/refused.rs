@@ -108,7 +108,7 @@ fn bad_bodies_are_told_where() {
 #[test]
 fn a_body_whose_parts_are_malformed_is_no_large_one() {
     let mut stream = TcpStream::connect(shared().address).unwrap();
-    let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(format!("{head}nonsense\r\n").as_bytes()).unwrap();
     let answer = read_until(&mut stream, "cannot be read");
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
@@ -168,14 +168,24 @@ fn pages_of_other_sites_get_nothing() {
 }
 
 #[test]
+fn names_that_others_gave_this_machine_get_nothing() {
+    for path in ["/v1/status", "/metrics", "/v1/models", "/"] {
+        let ask = |host: &str| shared().request("GET", path, &[("host", host)], "");
+        ask("evil.example").error(403);
+        assert_eq!(ask("localhost:1").status, 200, "{path}");
+    }
+}
+
+#[test]
 fn keys_and_origins_are_kept_to() {
     let mut setup = Setup::default();
     setup.config.access.keys = vec!["secret".to_owned()];
     setup.config.access.origins = vec!["http://a.example".to_owned()];
     setup.config.limits.body_bytes = 2000;
     let server = start(setup);
-    let error = server.get("/v1/models").error(401);
-    assert_eq!(error["type"], "authentication_error");
+    let refused = server.get("/v1/models");
+    assert_eq!(refused.error(401)["type"], "authentication_error");
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
     server.post(CHAT, &chat("Hello!", json!({}))).error(401);
     server.get("/no/such/path").error(401);
     assert_eq!(server.get("/health").status, 200);

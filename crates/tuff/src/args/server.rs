@@ -40,7 +40,7 @@ pub(crate) struct ServerArgs {
     insecure_public: bool,
     /// Let pages of this origin use the server, as in https://example.org, or * for all; can be
     /// given several times.
-    #[arg(long, value_name = "ORIGIN")]
+    #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
     cors_origin: Vec<String>,
     /// Name of the model for clients. [default: the file's name]
     #[arg(long, value_name = "NAME")]
@@ -49,7 +49,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "NAME")]
     alias: Vec<String>,
     /// Largest body of a request.
-    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = units::parse_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_body)]
     max_body: u64,
     /// End an answer once so many tokens went round in a circle; 0 is never.
     #[arg(long, value_name = "TOKENS", default_value_t = 1024)]
@@ -92,7 +92,11 @@ impl ServerArgs {
         Ok(ServerConfig {
             address: self.address()?,
             public,
-            access: Access { keys: self.keys()?, origins: self.cors_origin.clone() },
+            access: Access {
+                keys: self.keys()?,
+                origins: self.cors_origin.clone(),
+                host: Some(self.host.clone()),
+            },
             limits: RequestLimits { body_bytes, ..RequestLimits::default() },
             drafts,
             loop_tokens: self.repetition_stop,
@@ -121,12 +125,44 @@ impl ServerArgs {
             }
         }
         if let Some(key) = std::env::var_os(KEY_VARIABLE) {
-            let key = key.into_string().map_err(|_| {
-                Error::Refused(format!("{KEY_VARIABLE} is not UTF-8: use another key"))
-            })?;
-            keys.extend(keys_of(&key));
+            keys.push(key_of(key.to_str())?);
         }
         Ok(keys)
+    }
+}
+
+/// A body that may have no byte could not be a request.
+fn parse_body(text: &str) -> Result<u64, String> {
+    match units::parse_bytes(text)? {
+        0 => Err("no request would fit; write a size as in 16MiB".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// An origin as browsers send it: scheme, host and port.
+fn parse_origin(text: &str) -> Result<String, String> {
+    let origin = text.strip_suffix('/').unwrap_or(text);
+    if ["*", "null"].contains(&origin) {
+        return Ok(origin.to_owned());
+    }
+    let Some((scheme, host)) = origin.split_once("://").filter(|(scheme, _)| !scheme.is_empty())
+    else {
+        return Err(format!("an origin has a scheme, as in https://{origin}"));
+    };
+    if host.is_empty() || host.contains(['/', '?', '#', ' ', ',']) {
+        return Err("write scheme, host and port, without a path".to_owned());
+    }
+    Ok(format!("{scheme}://{host}").to_ascii_lowercase())
+}
+
+/// The key in the variable: all of it, since whoever sets it means to have a key.
+fn key_of(value: Option<&str>) -> Result<String, Error> {
+    let refused = |why| Err(Error::Refused(format!("{KEY_VARIABLE} {why}")));
+    match value.map(str::trim) {
+        None => refused("is not UTF-8: use another key"),
+        Some("") => refused("is empty: set a key or unset it"),
+        Some(key) if key.contains(char::is_control) => refused("is no key: it must be one line"),
+        Some(key) => Ok(key.to_owned()),
     }
 }
 
@@ -143,5 +179,19 @@ mod tests {
     fn keys_stand_one_a_line() {
         let keys: Vec<String> = keys_of("# mine\nabc\n\n  def  \r\n#x").collect();
         assert_eq!(keys, ["abc", "def"]);
+    }
+    #[test]
+    fn origins_are_written_as_browsers_write_them() {
+        for (text, origin) in [
+            ("https://example.org", "https://example.org"),
+            ("https://Example.org/", "https://example.org"),
+            ("http://localhost:3000", "http://localhost:3000"),
+            ("*", "*"),
+        ] {
+            assert_eq!(parse_origin(text).unwrap(), origin);
+        }
+        for bad in ["", "example.org", "https://", "https://a/b", "https://a//", "://a", "/"] {
+            assert!(parse_origin(bad).is_err(), "{bad}");
+        }
     }
 }
