@@ -135,13 +135,15 @@ fn bad_settings_are_refused_and_bad_command_lines_are_usage_errors() {
     for arguments in refused {
         run(arguments).fails(4);
     }
+    // No machine has a GPU of this name.
+    run("--backend gpu --gpu nobody-s").fails(1);
     let usage = [
         "-t warm",
         "--top-k -2",
         "--ctx 0",
         "--chunk 0",
         "--threads 0",
-        "--backend gpu",
+        "--backend gpus",
         "--logit-bias 1",
         "--no-such-option",
         "-n -1",

@@ -108,7 +108,8 @@ fn bad_bodies_are_told_where() {
 #[test]
 fn a_body_whose_parts_are_malformed_is_no_large_one() {
     let mut stream = TcpStream::connect(shared().address).unwrap();
-    let head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head =
+        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(format!("{head}nonsense\r\n").as_bytes()).unwrap();
     let answer = read_until(&mut stream, "cannot be read");
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
