@@ -39,3 +39,22 @@ fn advance(run: Run, channel: u32) {
         }
     }
 }
+
+// A thread for each channel of each chunk; `store` takes what a row's convolution gives.
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    let channel = group.x * THREADS + thread;
+    if channel >= p.channels {
+        return;
+    }
+    let run = run_at(group.y);
+    for (var row = run.first; row < run.first + run.rows; row++) {
+        store(run.first_row + row, channel, convolved(run, row, channel));
+    }
+    if run.first == 0u {
+        advance(run, channel);
+    }
+}

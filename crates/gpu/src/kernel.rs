@@ -145,4 +145,14 @@ mod tests {
         let names: HashSet<_> = all().into_iter().map(|k| k.shader().name).collect();
         assert_eq!(names.len(), all().len());
     }
+
+    #[test]
+    fn a_product_knows_how_many_buffers_its_text_declares() {
+        for kernel in all() {
+            if let Kernel::Product(product) = kernel {
+                let shader = product.shader();
+                assert_eq!(product.bindings(), shader.bindings.len(), "{}", shader.name);
+            }
+        }
+    }
 }

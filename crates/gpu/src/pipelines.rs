@@ -13,6 +13,7 @@ use wgpu::{BindGroup, BindGroupLayout, ComputePipeline, ErrorFilter};
 /// A compiled kernel.
 #[derive(Debug)]
 pub(crate) struct Compiled {
+    name: String,
     pub(crate) pipeline: ComputePipeline,
     layout: BindGroupLayout,
     /// Which bindings it writes.
@@ -51,8 +52,9 @@ struct Recent {
 }
 
 impl Recent {
-    /// Where the next call, which is `same`, is or is to be put.
-    fn place(&mut self, same: impl Fn(&Bound) -> bool) -> (&mut Vec<Bound>, usize) {
+    /// Where a window begins, chooses the list that its first call stands in, or a new one. `same`
+    /// tells whether a call is that one.
+    fn choose(&mut self, same: impl Fn(&Bound) -> bool) {
         if self.next == 0 || self.next >= MOST_CALLS {
             self.next = 0;
             let rows = self.rows;
@@ -66,9 +68,16 @@ impl Recent {
                 self.lists.len() - 1
             });
         }
-        let place = self.next;
-        self.next += 1;
-        (&mut self.lists[self.list].1, place)
+    }
+
+    /// Drops the lists with calls that have one of these buffers.
+    fn forget(&mut self, buffers: &[u64]) {
+        let before = self.lists.len();
+        let gone = |call: &Bound| call.ids.iter().any(|id| buffers.contains(&id.0));
+        self.lists.retain(|(_, calls)| !calls.iter().any(gone));
+        if self.lists.len() < before {
+            self.next = 0;
+        }
     }
 }
 
@@ -108,38 +117,54 @@ impl Pipelines {
                 && bound.ids.len() == slices.len()
                 && bound.ids.iter().zip(slices).all(|(id, slice)| *id == slice.id())
         };
-        let (calls, place) = self.recent.place(same);
-        if !calls.get(place).is_some_and(same) {
-            let (device, faults) = (&self.device, &self.faults);
-            let compiled = self.compiled.entry(kernel).or_insert_with(|| {
-                let shader = kernel.shader();
-                let refused =
-                    |error: Error| Refused { kernel: shader.name.clone(), why: error.to_string() };
-                compile(device, &shader).map(Arc::new).map_err(refused)
-            });
-            let compiled = match compiled {
-                Ok(compiled) => compiled.clone(),
-                // Said each time: what it should have computed is missing each time.
-                Err(Refused { kernel, why }) => {
-                    let (kernel, why) = (kernel.clone(), why.clone());
-                    faults.add(Error::KernelBuild { device: NAME, kernel, why });
-                    return None;
-                }
-            };
-            if self.groups.len() >= MOST_GROUPS {
-                self.groups.clear();
-            }
-            let ids: Vec<SliceId> = slices.iter().map(Slice::id).collect();
-            let group = self
-                .groups
-                .entry((kernel, ids.clone()))
-                .or_insert_with(|| bind(device, &compiled.layout, slices))
-                .clone();
+        self.recent.choose(same);
+        let place = self.recent.next;
+        if !self.recent.lists[self.recent.list].1.get(place).is_some_and(same) {
+            let bound = self.look_up(kernel, slices)?;
+            let calls = &mut self.recent.lists[self.recent.list].1;
             calls.truncate(place);
-            calls.push(Bound { kernel, ids, compiled, group });
+            calls.push(bound);
         }
-        let bound = calls.last().filter(|_| calls.len() <= place).or(calls.get(place))?;
+        self.recent.next += 1;
+        let bound = &self.recent.lists[self.recent.list].1[place];
         Some((&bound.compiled, &bound.group))
+    }
+
+    fn look_up(&mut self, kernel: Kernel, slices: &[Slice<'_>]) -> Option<Bound> {
+        let device = &self.device;
+        let compiled = self.compiled.entry(kernel).or_insert_with(|| {
+            let shader = kernel.shader();
+            let refused =
+                |error: Error| Refused { kernel: shader.name.clone(), why: error.to_string() };
+            compile(device, &shader).map(Arc::new).map_err(refused)
+        });
+        let compiled = match compiled {
+            Ok(compiled) => compiled.clone(),
+            // Said each time: what it should have computed is missing each time.
+            Err(Refused { kernel, why }) => {
+                let (kernel, why) = (kernel.clone(), why.clone());
+                self.faults.add(Error::KernelBuild { device: NAME, kernel, why });
+                return None;
+            }
+        };
+        if self.groups.len() >= MOST_GROUPS {
+            self.groups.clear();
+        }
+        let ids: Vec<SliceId> = slices.iter().map(Slice::id).collect();
+        let group = self
+            .groups
+            .entry((kernel, ids.clone()))
+            .or_insert_with(|| bind(device, &compiled.layout, slices))
+            .clone();
+        Some(Bound { kernel, ids, compiled, group })
+    }
+
+    /// The kernel's name, without making its text again once it is compiled.
+    pub(crate) fn name(&self, kernel: Kernel) -> String {
+        match self.compiled.get(&kernel) {
+            Some(Ok(compiled)) => compiled.name.clone(),
+            _ => kernel.shader().name,
+        }
     }
 
     /// A window of so many rows begins.
@@ -158,7 +183,7 @@ impl Pipelines {
     pub(crate) fn forget(&mut self, buffers: &[u64]) {
         if !buffers.is_empty() {
             self.groups.retain(|(_, slices), _| slices.iter().all(|s| !buffers.contains(&s.0)));
-            self.recent = Recent { rows: self.recent.rows, ..Recent::default() };
+            self.recent.forget(buffers);
         }
     }
 }
@@ -217,7 +242,7 @@ fn build(device: &wgpu::Device, shader: &Shader) -> Compiled {
         cache: None,
     });
     let writes = shader.bindings.iter().map(|b| b.access == Access::Write).collect();
-    Compiled { pipeline, layout, writes }
+    Compiled { name: shader.name.clone(), pipeline, layout, writes }
 }
 
 fn layout_entries(shader: &Shader) -> Vec<wgpu::BindGroupLayoutEntry> {

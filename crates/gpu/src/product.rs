@@ -95,6 +95,14 @@ impl Product {
         }
     }
 
+    /// Storage buffers, as many as the text declares.
+    pub(crate) fn bindings(&self) -> usize {
+        let has = |path| self.segments().any(|segment| segment.activations == path);
+        let inputs = usize::from(has(Path::Float)) + 2 * usize::from(has(Path::Int8));
+        let plan = if self.rows == RowsOf::Experts { 2 } else { 0 };
+        3 * self.segments().count() + inputs + self.books().len() + plan
+    }
+
     /// Bytes of workgroup memory.
     fn workgroup_bytes(&self) -> u32 {
         let sums = self.segments().map(|s| s.tile.rows * self.width.tokens()).max().unwrap_or(1);
@@ -136,15 +144,8 @@ impl Gpu {
                 y_first: part.first_row as u32,
                 ..self.work(matrix, part)
             };
-            let rows_of = RowsOf::Window;
-            let source = Source {
-                rows: rows_of,
-                rows_of_window: rows,
-                width,
-                tokens: rows,
-                tiles,
-                plan: None,
-            };
+            let source =
+                Source { rows: RowsOf::Window, window_rows: rows, width, tiles, plan: None };
             self.add_product((matrix, part), (x, source), work, y);
         }
     }
@@ -168,10 +169,9 @@ impl Gpu {
                 ..self.work(matrix, part)
             };
             let plan = Some([Held::new(pairs.tiles), Held::new(pairs.order)]);
+            let (rows, window_rows) = (RowsOf::Experts, pairs.rows);
             let (width, tiles) = (pairs.width, pairs.tile_count);
-            let rows_of_window = pairs.rows;
-            let rows = RowsOf::Experts;
-            let source = Source { rows, rows_of_window, width, tokens: 0, tiles, plan };
+            let source = Source { rows, window_rows, width, tiles, plan };
             self.add_product((matrix, part), (x, source), work, y);
         }
     }
@@ -208,7 +208,7 @@ impl Gpu {
         };
         let segment = |tile| Segment { format, activations: x.path(), tile };
         let built_in = Tile::built_in(matrix.units(), matrix.n_out, matrix.experts);
-        let few = self.forced_few.unwrap_or_else(|| matrix.tiles.get(source.rows_of_window));
+        let few = self.forced_few.unwrap_or_else(|| matrix.tiles.get(source.window_rows));
         let chosen = segment(self.forced_tile.unwrap_or_else(|| few.applied(built_in)));
         let segment = if source.fits(chosen) { chosen } else { segment(built_in) };
         let waiting = Waiting {

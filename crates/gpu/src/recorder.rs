@@ -420,7 +420,7 @@ impl Recorder {
         }
         let mut profile = self.profile.take();
         let timestamp_writes =
-            profile.as_mut().and_then(|profile| profile.call(&kernel.shader().name));
+            profile.as_mut().and_then(|profile| profile.call(&self.pipelines.name(kernel)));
         let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
         let pass = self.list().begin_compute_pass(&descriptor).forget_lifetime();
         self.pass = Some(pass);

@@ -34,10 +34,9 @@ pub(crate) struct Work {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Source {
     pub(super) rows: RowsOf,
-    pub(super) rows_of_window: usize,
+    /// Rows of the window.
+    pub(super) window_rows: usize,
     pub(super) width: Width,
-    /// Rows, where all are multiplied by one matrix.
-    pub(super) tokens: usize,
     /// Tiles of rows.
     pub(super) tiles: usize,
     /// Tiles and order of a plan.
@@ -120,24 +119,10 @@ impl Products {
 
     /// Whether a call of all of them is within the limits of the device.
     fn fits(&self, next: &Waiting, limits: CallLimits) -> bool {
-        let all = || self.0.iter().chain([next]);
-        let count = self.0.len() + 1;
-        let has = |float: bool| all().any(|one| matches!(one.input, Inputs::Float(_)) == float);
-        let mut books: [Option<Book>; MAX_SEGMENTS] = [None; MAX_SEGMENTS];
-        for (index, one) in all().enumerate() {
-            let book = one.table.as_ref().map(|(book, _)| *book);
-            books[index] = book.filter(|book| !books.contains(&Some(*book)));
-        }
-        let books = books.into_iter().flatten();
-        let plan = if next.source.plan.is_some() { 2 } else { 0 };
-        let inputs = usize::from(has(true)) + 2 * usize::from(has(false));
-        let bindings = 3 * count + inputs + books.clone().count() + plan;
-        let params = 4 * (HEAD_WORDS + SEGMENT_WORDS * count);
-        let tokens = next.source.width.tokens();
-        let sums = all().map(|one| one.segment.tile.rows * tokens).max().unwrap_or(1);
-        let words: usize = books.map(Book::len).sum();
-        let bytes = 4 * (32 * next.segment.tile.subgroups * sums + words as u32);
-        bindings <= limits.bindings && params <= limits.params && bytes <= WORKGROUP_BYTES
+        let kernel = kernel(self.0.iter().chain([next]));
+        kernel.bindings() <= limits.bindings
+            && 4 * (HEAD_WORDS + SEGMENT_WORDS * (self.0.len() + 1)) <= limits.params
+            && kernel.workgroup_bytes() <= WORKGROUP_BYTES
     }
 
     pub(crate) fn push(&mut self, next: Waiting) {
@@ -147,7 +132,7 @@ impl Products {
     /// The call that does all of them; `None` if there are none.
     pub(crate) fn take(&mut self) -> Option<SharedCall> {
         let waiting = std::mem::take(&mut self.0);
-        (!waiting.is_empty()).then(|| call(waiting.iter()))
+        (!waiting.is_empty()).then(|| call(&waiting))
     }
 }
 
@@ -160,17 +145,26 @@ fn same_kind_same_input(a: &Inputs, b: &Inputs) -> bool {
     }
 }
 
+/// The kernel of some products that are alike.
+fn kernel<'a>(all: impl Iterator<Item = &'a Waiting>) -> Product {
+    let mut kernel =
+        Product { rows: RowsOf::Window, width: Width::Few(1), segments: [None; MAX_SEGMENTS] };
+    for (slot, one) in kernel.segments.iter_mut().zip(all) {
+        *slot = Some(one.segment);
+        (kernel.rows, kernel.width) = (one.source.rows, one.source.width);
+    }
+    kernel
+}
+
 /// Buffers in the order of the bindings in `text`.
-fn call<'a>(all: impl Iterator<Item = &'a Waiting> + Clone) -> SharedCall {
-    let mut segments = [None; MAX_SEGMENTS];
-    let mut buffers = Vec::new();
+fn call(all: &[Waiting]) -> SharedCall {
+    let kernel = kernel(all.iter());
+    let mut buffers = Vec::with_capacity(kernel.bindings());
     let mut params = vec![0; HEAD_WORDS];
     let mut groups = 0;
     let (mut int8, mut float, mut plan) = (None, None, None);
     let mut tables = BTreeMap::new();
-    let mut shared = None;
-    for (slot, one) in segments.iter_mut().zip(all) {
-        *slot = Some(one.segment);
+    for one in all {
         buffers.extend([one.weights.clone(), one.weights.clone(), one.y.clone()]);
         let words: [u32; SEGMENT_WORDS] = bytemuck::cast(one.work);
         params.extend(words);
@@ -180,11 +174,10 @@ fn call<'a>(all: impl Iterator<Item = &'a Waiting> + Clone) -> SharedCall {
         }
         tables.extend(one.table.clone());
         plan = one.source.plan.clone();
-        let Source { rows, width, tokens, tiles, .. } = one.source;
+        let Source { width, window_rows, tiles, .. } = one.source;
         let blocks = (one.work.weight_rows as usize).div_ceil(width.weight_rows(one.segment.tile));
         groups += blocks * tiles;
-        shared = Some((rows, width));
-        (params[0], params[2]) = (tokens as u32, tiles as u32);
+        (params[0], params[2]) = (window_rows as u32, tiles as u32);
     }
     buffers.extend(int8.into_iter().flatten());
     buffers.extend(float);
@@ -192,6 +185,5 @@ fn call<'a>(all: impl Iterator<Item = &'a Waiting> + Clone) -> SharedCall {
     buffers.extend(plan.into_iter().flatten());
     let grid = spread(groups);
     params[1] = grid[0];
-    let (rows, width) = shared.unwrap_or((RowsOf::Window, Width::Few(1)));
-    SharedCall { kernel: Product { rows, width, segments }, buffers, params, grid }
+    SharedCall { kernel, buffers, params, grid }
 }
