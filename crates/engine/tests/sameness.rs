@@ -5,8 +5,8 @@
 mod common;
 
 use common::*;
-use cpu::{Cpu, Isa};
-use engine::{Engine, Feed, Want};
+use cpu::Isa;
+use engine::{Feed, Want};
 
 /// Prompts that pass the indexer's budget several times are long; one short prompt with EOS inside.
 fn prompts_for(model: &str) -> Vec<(String, Vec<u32>)> {
@@ -56,45 +56,6 @@ fn every_instruction_set_keeps_its_own_bits() {
             let parts = bits(&logits_in_chunks(&mut engine, &tokens, &[size]));
             assert!(parts == whole, "{} in chunks of {size}", isa.name());
         }
-    }
-}
-
-/// Feeds each slot its own prompt in windows that mix all slots, in pieces of different sizes, and
-/// returns every slot's logits.
-fn interleaved(engine: &mut Engine<Cpu>, prompts: &[Vec<u32>], sizes: &[usize]) -> Vec<Vec<f32>> {
-    let vocab = engine.hyper_params().vocab;
-    let mut logits = vec![Vec::new(); prompts.len()];
-    for slot in 0..prompts.len() {
-        engine.reset(slot).unwrap();
-    }
-    let mut step = 0;
-    loop {
-        let mut feeds = Vec::new();
-        for (slot, prompt) in prompts.iter().enumerate() {
-            let done = engine.history(slot).unwrap().len();
-            let size = sizes[(step + slot) % sizes.len()].min(prompt.len() - done);
-            if size > 0 {
-                feeds.push((slot, done, size));
-            }
-        }
-        if feeds.is_empty() {
-            return logits;
-        }
-        // The order of slots in the window changes too.
-        if step % 2 == 1 {
-            feeds.reverse();
-        }
-        let feed = |&(slot, done, size): &(usize, usize, usize)| {
-            Feed::new(slot, &prompts[slot][done..done + size], Want::All)
-        };
-        let window: Vec<Feed<'_>> = feeds.iter().map(feed).collect();
-        let mut rows = &engine.forward(&window).unwrap()[..];
-        for (slot, _, size) in feeds {
-            let (own, rest) = rows.split_at(size * vocab);
-            logits[slot].extend_from_slice(own);
-            rows = rest;
-        }
-        step += 1;
     }
 }
 

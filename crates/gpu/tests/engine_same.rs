@@ -63,44 +63,6 @@ fn rounded_keys_and_values_give_the_same_bits_in_any_chunks() {
     }
 }
 
-/// Feeds each slot its own prompt in windows that mix all slots, in pieces of different sizes, and
-/// returns every slot's logits.
-fn interleaved(engine: &mut Engine<Gpu>, prompts: &[Vec<u32>], sizes: &[usize]) -> Vec<Vec<f32>> {
-    let vocab = engine.hyper_params().vocab;
-    let mut logits = vec![Vec::new(); prompts.len()];
-    for slot in 0..prompts.len() {
-        engine.reset(slot).unwrap();
-    }
-    for step in 0.. {
-        let mut feeds = Vec::new();
-        for (slot, prompt) in prompts.iter().enumerate() {
-            let done = engine.history(slot).unwrap().len();
-            let size = sizes[(step + slot) % sizes.len()].min(prompt.len() - done);
-            if size > 0 {
-                feeds.push((slot, done, size));
-            }
-        }
-        if feeds.is_empty() {
-            break;
-        }
-        // The order of slots in the window changes too.
-        if step % 2 == 1 {
-            feeds.reverse();
-        }
-        let feed = |&(slot, done, size): &(usize, usize, usize)| {
-            Feed::new(slot, &prompts[slot][done..done + size], Want::All)
-        };
-        let window: Vec<Feed<'_>> = feeds.iter().map(feed).collect();
-        let mut rows = &engine.forward(&window).unwrap()[..];
-        for (slot, _, size) in feeds {
-            let (own, rest) = rows.split_at(size * vocab);
-            logits[slot].extend_from_slice(own);
-            rows = rest;
-        }
-    }
-    logits
-}
-
 #[test]
 fn fault_017_fault_019_slots_beside_each_other_keep_their_own_bits() {
     for model in models(PLAIN) {
