@@ -17,9 +17,10 @@ use crate::ApiError;
 use crate::anthropic;
 use crate::body;
 use crate::error::ErrorKind;
+use crate::request::Generate;
 use crate::routes::{Dialect, Failure};
 use crate::service::{Service, unique};
-use crate::wire;
+use crate::wire::{self, Wire};
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -68,20 +69,8 @@ pub(crate) async fn chat(
     request: Request<Body>,
 ) -> Result<Response, Failure> {
     let fields = body::fields(request, &service).await?;
-    let (generate, delivery) = chat_request::read(fields, &service)?;
-    let id = unique();
-    let head = Head::new("chatcmpl", &id, &service);
-    let reply = |usage| chat_reply::Reply::new(head, usage, &generate);
-    Ok(match delivery {
-        Delivery::Whole => {
-            let reply = reply(false);
-            wire::whole(&service, generate, (&id, reply)).await?
-        }
-        Delivery::Stream { usage } => {
-            let reply = reply(usage);
-            wire::stream(&service, generate, (&id, reply)).await?
-        }
-    })
+    let read = chat_request::read(fields, &service)?;
+    answer(&service, "chatcmpl", read, chat_reply::Reply::new).await
 }
 
 /// `POST /v1/completions`.
@@ -90,18 +79,27 @@ pub(crate) async fn completion(
     request: Request<Body>,
 ) -> Result<Response, Failure> {
     let fields = body::fields(request, &service).await?;
-    let (generate, delivery) = completion_request::read(fields, &service)?;
+    let read = completion_request::read(fields, &service)?;
+    answer(&service, "cmpl", read, completion_reply::Reply::new).await
+}
+
+/// Answers as it was asked to, in a wire format that `reply` makes; its ids begin with `prefix`.
+async fn answer<W: Wire>(
+    service: &Arc<Service>,
+    prefix: &str,
+    (generate, delivery): (Generate, Delivery),
+    reply: impl Fn(Head, bool, &Generate) -> W,
+) -> Result<Response, Failure> {
     let id = unique();
-    let head = Head::new("cmpl", &id, &service);
-    let reply = |usage| completion_reply::Reply::new(head, usage, &generate);
+    let head = Head::new(prefix, &id, service);
     Ok(match delivery {
         Delivery::Whole => {
-            let reply = reply(false);
-            wire::whole(&service, generate, (&id, reply)).await?
+            let reply = reply(head, false, &generate);
+            wire::whole(service, generate, (&id, reply)).await?
         }
         Delivery::Stream { usage } => {
-            let reply = reply(usage);
-            wire::stream(&service, generate, (&id, reply)).await?
+            let reply = reply(head, usage, &generate);
+            wire::stream(service, generate, (&id, reply)).await?
         }
     })
 }
