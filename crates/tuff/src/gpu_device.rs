@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 
 use gpu::{Gpu, GpuOptions};
-use kernels::tiles::Tunable;
 use lab::parity::Extent;
 
 use crate::error::Error;
@@ -49,8 +48,6 @@ pub(crate) fn open(options: &GpuOptions, tuned: bool) -> Result<Gpu, Error> {
     if tuned {
         tiles::equip(&mut gpu);
     }
-    let device = gpu.device_key();
-    tracing::debug!("tiles are kept under {device:?}");
     Ok(gpu)
 }
 

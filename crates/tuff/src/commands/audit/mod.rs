@@ -169,7 +169,7 @@ fn share_of(path: &Path) -> Result<f64, Error> {
 /// what was measured kept.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     if args.device.backend() != Chosen::Cpu {
-        let advice = "only the cpu backend has tiles to audit: leave --backend out";
+        let advice = "only the cpu backend can be audited yet: leave --backend out";
         return Err(Error::Refused(advice.to_owned()));
     }
     let plan = Plan::new(args)?;

@@ -7,13 +7,15 @@ use gguf::TensorType;
 use model::Checkpoint;
 
 use crate::model_file::ModelFile;
+use crate::{gpu_device, units};
 
 /// What computes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Machine {
     pub(super) backend: &'static str,
-    /// Instruction set of the kernels, where there is a choice.
+    /// Instruction set of the kernels, where there is a choice; of a GPU its name.
     pub(super) isa: Option<&'static str>,
+    /// None where the work is not done by threads.
     pub(super) threads: usize,
 }
 
@@ -22,12 +24,23 @@ impl Machine {
         Machine { backend: "cpu", isa: Some(cpu.isa().name()), threads: cpu.threads() }
     }
 
+    /// The GPU that was opened.
     pub(super) fn gpu() -> Machine {
-        Machine { backend: "gpu", isa: None, threads: 1 }
+        Machine { backend: "gpu", isa: Some(gpu_device::title()), threads: 0 }
     }
 
     pub(super) fn reference() -> Machine {
         Machine { backend: "reference", isa: None, threads: 1 }
+    }
+
+    /// `cpu, avx2, 2 threads`.
+    pub(super) fn in_words(&self) -> String {
+        let isa = self.isa.map_or(String::new(), |isa| format!(", {isa}"));
+        let threads = match self.threads {
+            0 => String::new(),
+            count => format!(", {}", units::count(count, "thread")),
+        };
+        format!("{}{isa}{threads}", self.backend)
     }
 }
 

@@ -169,7 +169,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         }
         Chosen::Gpu => {
             let new = || args.device.new_gpu();
-            (Machine::gpu(), measure((new, |gpu| gpu), args, &plan, &checkpoint)?)
+            let measured = measure((new, |gpu| gpu), args, &plan, &checkpoint)?;
+            (Machine::gpu(), measured)
         }
         Chosen::Reference => {
             let timed = |reference| Timed::new(reference);

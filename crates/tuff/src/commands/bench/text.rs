@@ -22,10 +22,9 @@ pub(super) fn head(facts: &Facts, plan: &Plan, results: Option<&Results>) -> Str
     if let Some(results) = results {
         let gb = results.bandwidth.bytes_per_second / 1e9;
         let bytes = units::bytes(results.bandwidth.buffer_bytes as u64);
-        let threads = units::count(facts.machine.threads, "thread");
-        let how = match results.bandwidth.buffer_bytes {
+        let how = match facts.machine.threads {
             0 => "read and written by a copy".to_owned(),
-            _ => format!("read by {threads} from {bytes}"),
+            count => format!("read by {} from {bytes}", units::count(count, "thread")),
         };
         let _ = writeln!(text, "- memory: {gb:.1} GB/s {how}");
     }
@@ -49,7 +48,7 @@ pub(super) fn report(results: &Results, wanted: Parts) -> String {
         let _ = writeln!(text, "\n{}", sustained_line(sustained));
     }
     for (place, figures) in all.iter().enumerate() {
-        if is_wanted(wanted, &all[place..]) {
+        if !figures.parts.is_empty() && is_wanted(wanted, &all[place..]) {
             let _ = write!(text, "\n{}", parts(figures, bandwidth));
         }
     }
@@ -120,19 +119,17 @@ fn machine(facts: &Facts, plan: &Plan) -> String {
         })
         .collect();
     let machine = &facts.machine;
-    let isa = machine.isa.map_or(String::new(), |isa| format!(", {isa}"));
-    let threads = units::count(machine.threads, "thread");
     format!(
         "tuff {}\n\
          - model: {}, {}, {} weights\n\
          - formats by bytes: {}\n\
-         - backend: {}{isa}, {threads}, chunks of {}, keys and values in {}\n",
+         - backend: {}, chunks of {}, keys and values in {}\n",
         facts.version,
         facts.file.escape_debug(),
         units::bytes(facts.file_bytes),
         units::weights(facts.weights),
         formats.join(", "),
-        machine.backend,
+        machine.in_words(),
         units::count(plan.config.chunk, "token"),
         plan.config.kv,
     )
@@ -160,7 +157,11 @@ fn speeds(all: &[Figures<'_>], bandwidth: f64) -> String {
             number(spread.deviation),
             number(figures.window.seconds * 1e3),
             figures.times_one.map_or(String::new(), |times| format!("{times:.2}")),
-            number(figures.window.bytes() / 1e6),
+            if figures.window.bytes() > 0.0 {
+                number(figures.window.bytes() / 1e6)
+            } else {
+                String::new()
+            },
             speed,
             share,
         ]

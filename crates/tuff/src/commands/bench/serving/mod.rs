@@ -66,7 +66,10 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     let checkpoint = file.checkpoint_for(&drafts.drafting())?;
     let plan = RequestPlan::new(args, &drafts, (&file, &checkpoint))?;
     let (machine, results) = match args.device.backend() {
-        Chosen::Gpu => (Machine::gpu(), measure(args.device.new_gpu()?, args, &plan, &checkpoint)?),
+        Chosen::Gpu => {
+            let gpu = args.device.new_gpu()?;
+            (Machine::gpu(), measure(gpu, args, &plan, &checkpoint)?)
+        }
         Chosen::Cpu => {
             let cpu = args.device.new_cpu();
             (Machine::cpu(&cpu), measure(cpu, args, &plan, &checkpoint)?)

@@ -11,17 +11,13 @@ use super::Results;
 use super::measure::{Answered, Turn};
 use super::plan::RequestPlan;
 use crate::table::{Side, table};
-use crate::units;
 
 /// The tables.
 pub(super) fn text(facts: &Facts, plan: &RequestPlan, results: &Results) -> String {
-    let machine = &facts.machine;
     let mut text = format!(
-        "{}, {} on {}, {}; keys and values in {}.\n",
+        "{} on {}; keys and values in {}.\n",
         facts.file,
-        machine.backend,
-        machine.isa.unwrap_or("plain code"),
-        units::count(machine.threads, "thread"),
+        facts.machine.in_words(),
         plan.config.kv.name(),
     );
     if !results.requests.is_empty() {
