@@ -71,7 +71,7 @@ fn kernel_times(kernels: &Kernels, all: &[Figures<'_>]) -> String {
     let window = all.iter().find(|figures| figures.measured.test == kernels.test);
     let window = window.map_or(0.0, |figures| figures.window.seconds);
     let mut text = format!(
-        "{}: {} kernels per window of {} ms; the host records for {} ms and waits for {} ms; timed \
+        "{}: {} kernels per window of {} ms; the host records and submits for {} ms and waits for {} ms; timed \
          one by one the kernels take {} ms\n\n",
         kernels.test.name(),
         number(kernels.calls as f64 / windows),
