@@ -88,7 +88,11 @@ impl Fields {
         match usize::try_from(value) {
             Ok(count) if count <= most => Ok(Some(count)),
             _ => {
-                let message = format!("{name} is {value}; it must be from 0 to {most}");
+                let range = match most {
+                    usize::MAX => "0 or more".to_owned(),
+                    most => format!("from 0 to {most}"),
+                };
+                let message = format!("{name} is {value}; it must be {range}");
                 Err(ApiError::field(name, message))
             }
         }

@@ -23,19 +23,7 @@ pub(crate) const SMALL: QsaShape = QsaShape {
 };
 
 /// That of the model, with another budget.
-pub(crate) const REAL: QsaShape = QsaShape {
-    heads: 24,
-    kv_heads: 2,
-    head_dim: 256,
-    rope_dims: 64,
-    rope_base: 1e7,
-    rope_scaling: RopeScaling::None,
-    index_heads: 4,
-    index_dim: 128,
-    budget: 48,
-    block: 4,
-    eps: 1e-6,
-};
+pub(crate) const REAL: QsaShape = QsaShape { budget: 48, ..lab::cases::QSA };
 
 /// Nothing is a multiple of 4; more than one pass over index heads, query heads that do not go
 /// evenly into workgroups, blocks that do not fill the budget.
