@@ -6,6 +6,8 @@ use crate::ops::angles::Angles;
 use crate::pool::Pool;
 use crate::simd::{Decode, Kernels};
 use crate::tiles::{CpuTile, MatrixTiles};
+use gguf::TensorType;
+use kernels::stored::TakenExpert;
 use kernels::tiles::TileTable;
 use kernels::{Activations, Device, Error, Weight};
 
@@ -37,6 +39,8 @@ pub struct Cpu {
     pub(crate) tiles: TileTable,
     /// The tile of every product, while they are compared.
     pub(crate) forced: Option<CpuTile>,
+    /// The first fault since somebody asked.
+    pub(crate) fault: Option<Error>,
     isa: Isa,
     activations: Activations,
 }
@@ -49,6 +53,12 @@ pub(crate) struct Work {
     pub(crate) c: Vec<f32>,
     /// Quantised activations of the running product.
     pub(crate) acts: Vec<ActBlock>,
+    /// Those of an expert's second product, while the first's are still wanted.
+    pub(crate) hidden_acts: Vec<ActBlock>,
+    /// Pairs of the experts at hand.
+    pub(crate) pairs: Vec<u32>,
+    /// Experts that were taken from a store.
+    pub(crate) taken: Vec<TakenExpert>,
     /// 0, 1, 2, ...: the rows of a product that takes them all.
     pub(crate) row_numbers: Vec<u32>,
     /// Rotations of attention heads and of index heads.
@@ -83,6 +93,30 @@ pub struct CpuMatrix {
     pub(crate) tiles: MatrixTiles,
 }
 
+/// Rows of a matrix as they are encoded, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Encoded<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) n_in: usize,
+    pub(crate) row_bytes: usize,
+    pub(crate) ty: TensorType,
+    pub(crate) decoder: Decode,
+}
+
+impl CpuMatrix {
+    /// All rows, over all experts.
+    pub(crate) fn encoded(&self) -> Encoded<'_> {
+        self.encoded_as(self.weight.bytes())
+    }
+
+    /// Rows of this format and width that may lie elsewhere.
+    pub(crate) fn encoded_as<'a>(&self, bytes: &'a [u8]) -> Encoded<'a> {
+        let Self { weight, decoder, .. } = self;
+        let (n_in, row_bytes, ty) = (weight.n_in(), weight.row_bytes(), weight.ty());
+        Encoded { bytes, n_in, row_bytes, ty, decoder: *decoder }
+    }
+}
+
 impl Cpu {
     /// Starts the threads.
     pub fn new(options: CpuOptions) -> Self {
@@ -99,6 +133,7 @@ impl Cpu {
             work: Work::default(),
             tiles: TileTable::default(),
             forced: None,
+            fault: None,
             isa,
             activations: options.activations,
         }
@@ -122,6 +157,10 @@ impl Device for Cpu {
 
     fn name(&self) -> &'static str {
         "cpu"
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        self.fault.take().map_or(Ok(()), Err)
     }
 
     fn load_matrix(

@@ -120,6 +120,8 @@ impl<B: Backend> Engine<B> {
         let head = HeadWeights { mixer: &mtp.weights.head_hc, matrix, hc, rows };
         let io = (buffers, &mut layers.inject);
         let result = head.logits(backend, (&mtp.x, &mtp.last_rows), io, logits);
+        let fault = backend.check();
+        let result = result.and(fault.map_err(Error::from));
         if result.is_err() {
             steps.iter().for_each(|step| slots.set_broken(step.slot));
         }
@@ -132,19 +134,24 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Shows the streams of the window that was just run to the drafting block.
-    pub(crate) fn keep_streams(&mut self, feeds: &[Feed<'_>]) {
+    ///
+    /// # Errors
+    /// A device fault.
+    pub(crate) fn keep_streams(&mut self, feeds: &[Feed<'_>]) -> Result<(), Error> {
         let Self { backend, weights, slots, scratch, mtp: Some(mtp), hp, window, .. } = self else {
-            return;
+            return Ok(());
         };
         let Scratch { x, layers, .. } = scratch;
         let (hc, token_embd) = (&weights.hc, &weights.token_embd);
-        let mut context = MtpContext { backend, hc, choice: choice(hp), layers, token_embd };
+        let mut context =
+            MtpContext { backend: &mut *backend, hc, choice: choice(hp), layers, token_embd };
         for (feed, run) in feeds.iter().zip(window.runs()) {
             let Feed { slot, tokens, commit, .. } = *feed;
             let history = slots.tokens(slot);
             let seen = Seen { slot, first_row: run.first_row, history, tokens, commit };
             mtp.see(&mut context, x, &seen);
         }
+        Ok(backend.check()?)
     }
 
     fn check_steps(&self, steps: &[DraftStep]) -> Result<(), Error> {

@@ -7,9 +7,11 @@ use crate::mtp::Mtp;
 use crate::probe::{NoProbe, Probe};
 use crate::scratch::Scratch;
 use crate::slots::Slots;
-use crate::weights::{MtpWeights, Weights};
+use crate::stores::Stores;
+use crate::weights::{LoadOptions, MtpWeights, Weights};
 use crate::{EngineConfig, Error, Feed, Want};
 use kernels::moe::MoeChoice;
+use kernels::stored::TableSource as _;
 use kernels::{Backend, Commit, Window};
 use model::Checkpoint;
 use model::HyperParams;
@@ -27,6 +29,7 @@ pub struct Engine<B: Backend> {
     pub(crate) window: Window,
     /// Of the model and whatever else a state depends on.
     pub(crate) fingerprint: Fingerprint,
+    stores: Option<Stores>,
     tokens: Vec<u32>,
     /// Ids before and in the feed that is being arranged.
     before: Vec<u32>,
@@ -51,19 +54,35 @@ impl<B: Backend> Engine<B> {
     /// When a size is zero, the context is longer than the model or memory allows, heads do not fit
     /// the type of keys and values, a weight's format has no kernel, or memory is short.
     pub fn new(
+        backend: B,
+        checkpoint: &Checkpoint,
+        config: EngineConfig,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Self, Error> {
+        Self::with_stores(backend, checkpoint, config, None, progress)
+    }
+
+    /// As [`Engine::new`], with experts and the n-gram table read as they are wanted, where there are
+    /// stores of them. Not a bit of a result differs.
+    ///
+    /// # Errors
+    /// As for [`Engine::new`].
+    pub fn with_stores(
         mut backend: B,
         checkpoint: &Checkpoint,
         config: EngineConfig,
+        stores: Option<Stores>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self, Error> {
         config.check()?;
         check_context(&checkpoint.hp, &config)?;
         let mut hp = checkpoint.hp.clone();
         let scaling = config.rope_scaling;
-        let (weights, done) = Weights::load(&mut backend, checkpoint, scaling, progress)?;
+        let options = LoadOptions { rope_scaling: scaling, stores: stores.as_ref() };
+        let (weights, done) = Weights::load(&mut backend, checkpoint, options, progress)?;
         let block = match config.mtp {
             Some(extent) => {
-                let how = (extent, scaling);
+                let how = (extent, options);
                 MtpWeights::load(&mut backend, checkpoint, how, (done, progress))?
             }
             None => None,
@@ -86,6 +105,7 @@ impl<B: Backend> Engine<B> {
             config,
             window: Window::new(),
             fingerprint,
+            stores,
             tokens: Vec::new(),
             before: Vec::new(),
             ngrams: Vec::new(),
@@ -118,6 +138,11 @@ impl<B: Backend> Engine<B> {
     /// Name of the backend.
     pub fn backend_name(&self) -> &'static str {
         self.backend.name()
+    }
+
+    /// What is read as it is wanted, if anything is.
+    pub fn stores(&self) -> Option<&Stores> {
+        self.stores.as_ref()
     }
 
     /// The backend, for what the engine does not ask of it.
@@ -208,10 +233,12 @@ impl<B: Backend> Engine<B> {
             }
         }
         self.arrange(feeds);
-        let result = self.run(probe, logits);
-        match result {
-            Ok(()) => self.keep_streams(feeds),
-            Err(_) => logits.clear(),
+        if let Some(table) = self.stores.as_ref().and_then(Stores::table) {
+            table.expect(&self.ngrams);
+        }
+        let result = self.run(probe, logits).and_then(|()| self.keep_streams(feeds));
+        if result.is_err() {
+            logits.clear();
         }
         for feed in feeds {
             match result {
@@ -299,8 +326,12 @@ impl<B: Backend> Engine<B> {
             scratch: &mut self.scratch,
             window: &self.window,
         };
-        pass.trunk(&self.tokens, &self.ngrams, probe)?;
-        pass.head(&self.wanted, self.hp.vocab, logits)
+        let result = pass
+            .trunk(&self.tokens, &self.ngrams, probe)
+            .and_then(|()| pass.head(&self.wanted, self.hp.vocab, logits));
+        // Asked in any case, so that no later window is told of this one's fault.
+        let fault = self.backend.check();
+        result.and(fault.map_err(Error::from))
     }
 
     pub(crate) fn check_slot(&self, slot: usize) -> Result<(), Error> {

@@ -8,6 +8,15 @@ pub enum Error {
     /// A weight could not be loaded or a device failed.
     #[error(transparent)]
     Kernel(#[from] kernels::Error),
+    /// Weights cannot be read from where they are stored.
+    #[error(transparent)]
+    Store(#[from] store::StoreError),
+    /// A tensor that was to be read from its file is in none.
+    #[error("tensor {name} is not in the model's files; load the model into memory")]
+    NotInFile {
+        /// Tensor name.
+        name: String,
+    },
     /// A sampling setting or the logits are unusable.
     #[error(transparent)]
     Sampling(#[from] SamplingError),

@@ -42,14 +42,14 @@ impl<B: Backend> Pass<'_, B> {
             if let (Some(ple), Some(buffers), Some(state)) =
                 (&layer.ple, &mut *ple_scratch, &mut slots.ple)
             {
-                pass.ple(ple, ngrams, state, (buffers, &mut *x));
+                pass.ple(ple, ngrams, state, (buffers, &mut *x))?;
             }
             let after = weights.layers.get(n + 1);
             pass.mix(layer, state, x);
             if let (true, Some(next)) = (probe.wants_routers(), after) {
                 routers::early(&mut pass, probe, (n + 1, next), x)?;
             }
-            pass.experts(layer, x);
+            pass.experts(layer, after, x);
             if probe.wants_routers() {
                 routers::own(&mut pass, probe, n)?;
             }

@@ -2,11 +2,13 @@
 //!
 //! Shapes at the buffers' declarations in `scratch.rs`; formulas in the kernel families' contracts.
 
+use crate::Error;
+use crate::forecast;
 use crate::scratch::{AttentionScratch, GdnScratch, LayerScratch, MoeScratch, PleScratch};
 use crate::slots::LayerState;
 use crate::weights::{AttentionLayer, GdnLayer, Layer, Mixer, MoeLayer, PleLayer};
 use kernels::hc::HcRead;
-use kernels::moe::{MoeChoice, SharedExpert};
+use kernels::moe::{ExpertMatrices, MoeChoice, SharedExpert};
 use kernels::ple::PleInput;
 use kernels::qsa::{AttendQuery, IndexQuery, QsaKeys};
 use kernels::{Backend, HcShape, Window};
@@ -24,12 +26,6 @@ pub(crate) struct LayerPass<'a, B: Backend> {
 pub(crate) type NgramRows<'a> = &'a [u64];
 
 impl<B: Backend> LayerPass<'_, B> {
-    /// One decoder layer on the streams `x`.
-    pub(crate) fn run(&mut self, layer: &Layer<B>, state: &mut LayerState<B>, x: &mut B::Buffer) {
-        self.mix(layer, state, x);
-        self.experts(layer, x);
-    }
-
     /// The first half of a layer: along the sequence.
     pub(crate) fn mix(&mut self, layer: &Layer<B>, state: &mut LayerState<B>, x: &mut B::Buffer) {
         let Self { backend, hc, window, scratch, .. } = self;
@@ -50,15 +46,25 @@ impl<B: Backend> LayerPass<'_, B> {
         backend.hc_inject(hc, inject, y, rows, x);
     }
 
-    /// The second half of a layer: token by token.
-    pub(crate) fn experts(&mut self, layer: &Layer<B>, x: &mut B::Buffer) {
+    /// The second half of a layer: token by token. What the layer `after` it will want is read ahead,
+    /// where experts are read at all.
+    pub(crate) fn experts(
+        &mut self,
+        layer: &Layer<B>,
+        after: Option<&Layer<B>>,
+        x: &mut B::Buffer,
+    ) {
         let Self { backend, hc, choice, window, scratch } = self;
         let LayerScratch { u, inject, y, moe, .. } = &mut **scratch;
         let rows = window.rows();
 
         let out = HcRead { u: &mut *u, weights: &mut *inject };
         backend.hc_read(hc, &layer.hc_ffn.weights(), x, rows, out);
-        moe_layer(*backend, &layer.moe, rows, *choice, moe, (&*u, &mut *y));
+        choose_experts(*backend, &layer.moe, rows, *choice, moe, u);
+        if let Some(after) = after {
+            forecast::read_ahead(*backend, &after.moe, rows, *choice, &mut moe.forecast, u);
+        }
+        moe_layer(*backend, &layer.moe, rows, moe, (&*u, &mut *y));
         backend.hc_inject(hc, inject, y, rows, x);
     }
 
@@ -69,13 +75,17 @@ impl<B: Backend> LayerPass<'_, B> {
         ngrams: NgramRows<'_>,
         state: &mut B::PleState,
         (s, x): (&mut PleScratch<B>, &mut B::Buffer),
-    ) {
+    ) -> Result<(), Error> {
         let (backend, rows) = (&mut *self.backend, self.window.rows());
-        backend.ple_gather(&layer.table, ngrams, &mut s.e);
+        match &layer.stored {
+            Some(table) => table.gather(backend, ngrams, &mut s.e)?,
+            None => backend.ple_gather(&layer.table, ngrams, &mut s.e),
+        }
         backend.matmul(&layer.key, &s.e, rows, &mut s.key);
         backend.matmul(&layer.value, &s.e, rows, &mut s.value);
         let input = PleInput { key: &s.key, value: &s.value, state };
         backend.ple_mix(&layer.shape, &layer.weights(), self.window, input, x);
+        Ok(())
     }
 
     /// Enters the rows that a slot set aside and that count into the layer's state: the window's
@@ -152,23 +162,42 @@ fn attention_layer<B: Backend>(
     backend.matmul(&layer.out, &s.o, rows, y);
 }
 
-/// Routed experts and the shared expert: `y = MoE(u)`.
-fn moe_layer<B: Backend>(
+/// The routed experts of every row, and what the shared expert has to be multiplied with.
+///
+/// Experts that must be read are asked for as early as can be; the shared expert's products come
+/// after it then, to be done meanwhile.
+fn choose_experts<B: Backend>(
     backend: &mut B,
     layer: &MoeLayer<B>,
     rows: usize,
     choice: MoeChoice,
     s: &mut MoeScratch<B>,
-    (u, y): (&B::Buffer, &mut B::Buffer),
+    u: &B::Buffer,
 ) {
     backend.matmul(&layer.router, u, rows, &mut s.router);
+    if let Some(stored) = &layer.stored {
+        backend.moe_plan(&s.router, rows, choice, &mut s.plan);
+        backend.moe_want(&s.plan, stored);
+    }
     backend.matmul(&layer.shared_gate, u, rows, &mut s.shared_gate);
     backend.matmul(&layer.shared_up, u, rows, &mut s.shared_up);
     backend.matmul(&layer.shared_gate_inp, u, rows, &mut s.shared_gate_inp);
+    if layer.stored.is_none() {
+        backend.moe_plan(&s.router, rows, choice, &mut s.plan);
+    }
+}
 
-    backend.moe_plan(&s.router, rows, choice, &mut s.plan);
-    backend.moe_gate_up(&s.plan, layer.experts.gate_up(), u, &mut s.act);
-    backend.moe_down(&s.plan, &layer.down, &s.act, &mut s.part);
+/// Routed experts, as they were chosen, and the shared expert: `y = MoE(u)`.
+fn moe_layer<B: Backend>(
+    backend: &mut B,
+    layer: &MoeLayer<B>,
+    rows: usize,
+    s: &mut MoeScratch<B>,
+    (u, y): (&B::Buffer, &mut B::Buffer),
+) {
+    let stored = layer.stored.as_ref();
+    let experts = ExpertMatrices { gate_up: layer.experts.gate_up(), down: &layer.down, stored };
+    backend.moe_experts(&s.plan, experts, u, (&mut s.act, &mut s.part));
 
     backend.swiglu(&mut s.shared_gate, &s.shared_up, rows * layer.shared_ff);
     backend.matmul(&layer.shared_down, &s.shared_gate, rows, &mut s.shared);

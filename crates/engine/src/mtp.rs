@@ -333,7 +333,8 @@ impl<B: Backend> Mtp<B> {
         let window = &self.window;
         let mut pass =
             LayerPass { backend: &mut **backend, hc, choice: *choice, window, scratch: layers };
-        pass.run(&weights.layer, &mut self.state, &mut self.x);
+        pass.mix(&weights.layer, &mut self.state, &mut self.x);
+        pass.experts(&weights.layer, None, &mut self.x);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Activation buffers of a window, allocated once for the longest one.
 
 use crate::Error;
+use crate::forecast::Forecast;
 use kernels::Backend;
 use model::HyperParams;
 
@@ -63,6 +64,8 @@ pub(crate) struct AttentionScratch<B: Backend> {
 pub(crate) struct MoeScratch<B: Backend> {
     /// Router logits `[T, experts]`.
     pub(crate) router: B::Buffer,
+    /// What the next layer's router is likely to say.
+    pub(crate) forecast: Forecast<B>,
     pub(crate) plan: B::Plan,
     /// `[T * used, F]`.
     pub(crate) act: B::Buffer,
@@ -157,6 +160,7 @@ impl<B: Backend> LayerScratch<B> {
             },
             moe: MoeScratch {
                 router: buffer(rows, moe.experts)?,
+                forecast: Forecast::new(buffer(rows, moe.experts)?),
                 plan,
                 act: buffer(rows, moe.used * moe.expert_ff)?,
                 part: buffer(rows, moe.used * h)?,

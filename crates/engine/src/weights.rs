@@ -2,16 +2,20 @@
 
 use crate::Error;
 use crate::shapes::{gdn_shape, hc_shape, ple_shape, qsa_shape};
+use crate::stores::{Ahead, Stores};
+use gguf::TensorType;
 use kernels::gdn::GdnInput;
 use kernels::moe::GateUp;
 use kernels::mtp::{MtpNorms, NormExtent};
 use kernels::rope::RopeScaling;
+use kernels::stored::{StoredExperts, TableSource};
 use kernels::weight::WeightShape;
 use kernels::{
     Activations, Backend, GdnShape, HcShape, HcWeights, PleShape, PleWeights, QsaShape, Weight,
 };
 use model as file;
 use model::{HyperParams, Purpose, Role};
+use std::sync::Arc;
 
 /// All weights of the trunk.
 pub(crate) struct Weights<B: Backend> {
@@ -103,6 +107,10 @@ pub(crate) struct IndexerWeights<B: Backend> {
 
 pub(crate) struct MoeLayer<B: Backend> {
     pub(crate) router: B::Matrix,
+    /// Where the experts are to be had, if not in their matrices.
+    pub(crate) stored: Option<StoredExperts>,
+    /// The router in 8 bits, for forecasts from what the layer before reads.
+    pub(crate) forecast: Option<B::Matrix>,
     pub(crate) experts: ExpertWeights<B>,
     pub(crate) down: B::Matrix,
     pub(crate) shared_gate_inp: B::Matrix,
@@ -138,6 +146,17 @@ pub(crate) struct PleLayer<B: Backend> {
     norm_query: B::Vector,
     norm_conv: B::Vector,
     taps: B::Vector,
+    /// Where the table's rows are to be had, if not in `table`.
+    pub(crate) stored: Option<StoredTable>,
+}
+
+/// A table that is read row by row.
+pub(crate) struct StoredTable {
+    pub(crate) source: Arc<dyn TableSource>,
+    pub(crate) name: String,
+    pub(crate) ty: TensorType,
+    /// Values of a row.
+    pub(crate) width: usize,
 }
 
 impl<B: Backend> PleLayer<B> {
@@ -155,8 +174,17 @@ impl<B: Backend> PleLayer<B> {
 struct Loader<'a, B: Backend> {
     backend: &'a mut B,
     rope_scaling: RopeScaling,
+    stores: Option<&'a Stores>,
     done: u64,
     progress: &'a mut dyn FnMut(u64),
+}
+
+/// How weights are loaded, besides what the checkpoint says.
+#[derive(Clone, Copy)]
+pub(crate) struct LoadOptions<'a> {
+    pub(crate) rope_scaling: RopeScaling,
+    /// What is read as it is wanted, if anything is.
+    pub(crate) stores: Option<&'a Stores>,
 }
 
 /// A tensor as devices take it.
@@ -263,15 +291,44 @@ impl<B: Backend> Loader<'_, B> {
         })
     }
 
-    fn moe(&mut self, moe: &file::Moe) -> Result<MoeLayer<B>, Error> {
+    /// A copy of a router in 8 bits.
+    fn forecast(&mut self, router: &file::Tensor) -> Result<B::Matrix, Error> {
+        let weight = weight(router)?;
+        let ty = TensorType::Q8_0;
+        if !router.n_in.is_multiple_of(ty.block_elements()) {
+            return Ok(self.backend.load_matrix(&weight, activations_of(router.role))?);
+        }
+        let row_bytes = router.n_in / ty.block_elements() * ty.block_bytes();
+        let mut bytes = vec![0; router.n_out * row_bytes];
+        let mut values = vec![0.0; router.n_in];
+        for (row, bytes) in bytes.chunks_exact_mut(row_bytes).enumerate() {
+            weight.decode_row(row, &mut values);
+            // Which experts a damaged router foretells is of no matter: it chooses none by this.
+            values.iter_mut().filter(|x| !x.is_finite()).for_each(|x| *x = 0.0);
+            quant::encode_row(ty, &values, None, bytes).map_err(|_| Error::NonFiniteWeight {
+                name: router.name.clone(),
+                index: row * router.n_in,
+            })?;
+        }
+        let shape = WeightShape { n_in: router.n_in, n_out: router.n_out, experts: 1 };
+        let copy = Weight::new(router.name.clone(), ty, shape, bytes.into())?;
+        Ok(self.backend.load_matrix(&copy, Activations::Int8)?)
+    }
+
+    fn moe(&mut self, moe: &file::Moe, layer: usize) -> Result<MoeLayer<B>, Error> {
         let experts = match &moe.experts {
             file::ExpertStacks::Separate { gate, up } => {
                 ExpertWeights::Separate { gate: self.matrix(gate)?, up: self.matrix(up)? }
             }
             file::ExpertStacks::Fused(both) => ExpertWeights::Fused(self.matrix(both)?),
         };
+        let ahead = self.stores.is_some_and(|s| s.settings().ahead == Ahead::NextLayer);
+        // Nothing comes before the first layer to forecast it from.
+        let forecast = if ahead && layer > 0 { Some(self.forecast(&moe.router)?) } else { None };
         Ok(MoeLayer {
             router: self.matrix(&moe.router)?,
+            stored: self.stores.map(|stores| stores.layer(layer)),
+            forecast,
             experts,
             down: self.matrix(&moe.down)?,
             shared_gate_inp: self.matrix(&moe.shared_gate_inp)?,
@@ -289,8 +346,16 @@ impl<B: Backend> Loader<'_, B> {
         ple: &file::Ple,
         table: &file::Tensor,
     ) -> Result<PleLayer<B>, Error> {
+        let source = self.stores.and_then(Stores::table);
+        let stored = source.map(|source| StoredTable {
+            source: source.clone(),
+            name: table.name.clone(),
+            ty: table.ty,
+            width: table.n_in,
+        });
         Ok(PleLayer {
             shape,
+            stored,
             table: self.table(table)?,
             key: self.matrix(&ple.key)?,
             value: self.matrix(&ple.value)?,
@@ -304,7 +369,7 @@ impl<B: Backend> Loader<'_, B> {
     fn layer(
         &mut self,
         hp: &HyperParams,
-        layer: &file::Layer,
+        (number, layer): (usize, &file::Layer),
         table: Option<&file::Tensor>,
     ) -> Result<Layer<B>, Error> {
         let ple = match (&layer.ple, table, &hp.ple) {
@@ -325,7 +390,7 @@ impl<B: Backend> Loader<'_, B> {
             hc_attn: self.hyper_connection(&layer.hc_attn)?,
             mixer,
             hc_ffn: self.hyper_connection(&layer.hc_ffn)?,
-            moe: self.moe(&layer.moe)?,
+            moe: self.moe(&layer.moe, number)?,
         })
     }
 }
@@ -355,11 +420,13 @@ impl<B: Backend> MtpWeights<B> {
     pub(crate) fn load(
         backend: &mut B,
         checkpoint: &file::Checkpoint,
-        (extent, rope_scaling): (NormExtent, RopeScaling),
+        (extent, options): (NormExtent, LoadOptions<'_>),
         (done, progress): (u64, &mut dyn FnMut(u64)),
     ) -> Result<Option<Self>, Error> {
         let Some(mtp) = &checkpoint.mtp else { return Ok(None) };
-        let mut loader = Loader { backend, rope_scaling, done, progress };
+        let LoadOptions { rope_scaling, stores } = options;
+        let mut loader = Loader { backend, rope_scaling, stores, done, progress };
+        let number = checkpoint.layers.len();
         let own = |loader: &mut Loader<'_, B>, tensor: &Option<file::Tensor>| {
             tensor.as_ref().map(|tensor| loader.matrix(tensor)).transpose()
         };
@@ -368,7 +435,7 @@ impl<B: Backend> MtpWeights<B> {
             hnorm: loader.vector(&mtp.hnorm)?,
             extent,
             eh_proj: loader.matrix(&mtp.eh_proj)?,
-            layer: loader.layer(&checkpoint.hp, &mtp.layer, None)?,
+            layer: loader.layer(&checkpoint.hp, (number, &mtp.layer), None)?,
             head_hc: loader.hc_read(&mtp.head)?,
             embed: own(&mut loader, &mtp.embed_tokens)?,
             head: own(&mut loader, &mtp.head_out)?,
@@ -381,14 +448,14 @@ impl<B: Backend> Weights<B> {
     pub(crate) fn load(
         backend: &mut B,
         checkpoint: &file::Checkpoint,
-        rope_scaling: RopeScaling,
+        LoadOptions { rope_scaling, stores }: LoadOptions<'_>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(Self, u64), Error> {
         let hp = &checkpoint.hp;
-        let mut loader = Loader { backend, rope_scaling, done: 0, progress };
+        let mut loader = Loader { backend, rope_scaling, stores, done: 0, progress };
         let token_embd = loader.matrix(&checkpoint.token_embd)?;
         let table = checkpoint.ngram.as_ref();
-        let layers = checkpoint.layers.iter().map(|l| loader.layer(hp, l, table));
+        let layers = checkpoint.layers.iter().enumerate().map(|l| loader.layer(hp, l, table));
         let layers = layers.collect::<Result<Vec<_>, _>>()?;
         let output_hc = loader.hc_read(&checkpoint.output_hc)?;
         let output = loader.matrix(&checkpoint.output)?;

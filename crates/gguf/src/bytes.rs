@@ -13,12 +13,14 @@ pub struct Bytes {
 }
 
 impl Bytes {
+    /// A handle to a range of the owner's bytes, which must stay where they are.
+    ///
     /// # Panics
     /// If the range is not inside the owner's bytes.
-    pub(crate) fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Bytes {
+    pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Bytes {
         assert!(
             (*owner).as_ref().get(range.clone()).is_some(),
-            "the range {range:?} is not inside the {} bytes of the file",
+            "the range {range:?} is not inside the owner's {} bytes",
             (*owner).as_ref().len()
         );
         Bytes { owner, range }

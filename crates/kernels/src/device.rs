@@ -63,6 +63,16 @@ pub trait Device {
         Ok(None)
     }
 
+    /// Tells of a fault that is known by now, without waiting for anything: results since the last
+    /// call that told of none are void. Devices that have no faults but what
+    /// [`Device::download`] tells have none here.
+    ///
+    /// # Errors
+    /// The first fault since the last call.
+    fn check(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Makes a matrix or an expert stack ready for use in products with activations of at least
     /// the stated precision.
     ///

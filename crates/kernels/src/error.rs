@@ -123,4 +123,11 @@ pub enum Error {
         /// What the driver says.
         why: String,
     },
+    /// Weights could not be read from where they are stored; results since the last download are
+    /// void.
+    #[error("reading weights failed: {why}")]
+    Storage {
+        /// What was read, where, and what to do.
+        why: String,
+    },
 }

@@ -31,6 +31,7 @@ pub mod qsa;
 pub mod reference;
 pub mod rope;
 pub mod scalar;
+pub mod stored;
 pub mod tiles;
 pub mod weight;
 pub mod window;

@@ -1,6 +1,7 @@
 //! Family `moe` (and `moe_mm` for prompts): routed experts and the shared expert.
 
 use crate::Device;
+use crate::stored::StoredExperts;
 
 /// Routed experts over the rows of a window, each expert's weights read once.
 ///
@@ -37,6 +38,27 @@ pub trait Moe: Device {
         part: &mut Self::Buffer,
     );
 
+    /// What is wanted of experts that a store holds begins to be read, see
+    /// [`crate::stored::ExpertSource::want`]. For devices without a use for a store there is nothing
+    /// to do.
+    fn moe_want(&mut self, plan: &Self::Plan, stored: &StoredExperts) {
+        let _ = (plan, stored);
+    }
+
+    /// [`Moe::moe_gate_up`] and [`Moe::moe_down`]. Experts that a store holds, and of which
+    /// [`Moe::moe_want`] told it, may be taken from there instead of from the matrices: the bytes are
+    /// the same.
+    fn moe_experts(
+        &mut self,
+        plan: &Self::Plan,
+        experts: ExpertMatrices<'_, Self::Matrix>,
+        u: &Self::Buffer,
+        (act, part): (&mut Self::Buffer, &mut Self::Buffer),
+    ) {
+        self.moe_gate_up(plan, experts.gate_up, u, act);
+        self.moe_down(plan, experts.down, act, part);
+    }
+
     /// `a = silu(a) * b`, element by element over `len` values: the shared expert's activation.
     fn swiglu(&mut self, a: &mut Self::Buffer, b: &Self::Buffer, len: usize);
 
@@ -72,6 +94,17 @@ pub enum GateUp<'a, M> {
     },
     /// One stack of `{H, 2 F}`: the first F rows of an expert are gate, the others up.
     Fused(&'a M),
+}
+
+/// All matrices of the routed experts.
+#[derive(Debug)]
+pub struct ExpertMatrices<'a, M> {
+    /// Gate and up projections.
+    pub gate_up: GateUp<'a, M>,
+    /// Down projections.
+    pub down: &'a M,
+    /// Where the same experts are to be had without touching the file's memory map.
+    pub stored: Option<&'a StoredExperts>,
 }
 
 /// Output of the shared expert and its gate's logit.

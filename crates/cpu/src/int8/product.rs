@@ -8,8 +8,8 @@ use super::tasks::{PanelRows, Then};
 use super::tile::tile;
 use super::{CHUNK, GROUP, MAX_TILE};
 use crate::Isa;
+use crate::device::Encoded;
 use gguf::TensorType;
-use kernels::Weight;
 
 type Decode = unsafe fn(&RowPointers, usize, usize, &mut Panel);
 type Tile = unsafe fn(&[Panel; 2], usize, &[*const ActBlock; MAX_TILE], &mut [f32]);
@@ -81,24 +81,24 @@ impl Product {
         self.prefetches
     }
 
-    /// Multiplies the weight rows of `panel` (at most [`Product::rows`]) with the rows `tokens` of
+    /// Multiplies the rows of `panel` (at most [`Product::rows`]) of `weights` with the rows `tokens` of
     /// `x`. Afterwards set `set` of the scratch's sums holds a row for each of `tokens`, of as many
     /// values as is returned, the first of which are the products.
     pub(crate) fn panel(
         &self,
-        weight: &Weight,
+        weights: Encoded<'_>,
         PanelRows { first, last, then, tile_rows }: PanelRows,
         x: &Acts<'_>,
         tokens: &[u32],
         (scratch, set): (&mut Scratch, usize),
     ) -> usize {
         let Scratch { panels, sums } = scratch;
-        let (n_in, row_bytes) = (weight.n_in(), weight.row_bytes());
+        let Encoded { bytes, n_in, row_bytes, .. } = weights;
         assert!(first < last && last - first <= self.rows());
         assert!((1..=MAX_TILE).contains(&tile_rows));
         assert!(x.blocks.len() >= n_in.div_ceil(CHUNK) * x.rows);
         assert!(tokens.iter().all(|&t| (t as usize) < x.rows), "rows of the window");
-        let encoded = &weight.bytes()[first * row_bytes..last * row_bytes];
+        let encoded = &bytes[first * row_bytes..last * row_bytes];
         let of_panel = encoded.chunks(self.rows * row_bytes);
         let (count, stride) = (of_panel.len(), of_panel.len() * self.rows);
         let mut rows = [RowPointers::new(encoded, row_bytes); 2];

@@ -85,10 +85,3 @@ impl PanelTasks {
         })
     }
 }
-
-impl PanelRows {
-    /// The same rows in a stack of experts, whose rows begin at `base`.
-    pub(crate) fn of_expert(self, base: usize) -> Self {
-        Self { first: base + self.first, last: base + self.last, ..self }
-    }
-}

@@ -1,12 +1,12 @@
 //! Products with the matrices of the experts in use, with 8-bit or f32 activations.
 
-use super::gemv::{SCRATCH, copy_short, quantise};
+use super::gemv::{SCRATCH, copy_short, quantise, quantise_some};
 use super::rows::{RowTasks, TokenRows, rows_times};
 use crate::device::{Cpu, CpuMatrix, room};
-use crate::int8::{Load, PanelRows, PanelTasks, Product};
+use crate::int8::{Acts, Load, PanelRows, PanelTasks, Product};
 use crate::share::Shared;
 use crate::simd::elementwise::SwiGlu;
-use kernels::host::Plan;
+use kernels::host::{Group, Plan};
 use kernels::scalar::silu;
 use std::cell::RefCell;
 
@@ -17,26 +17,24 @@ thread_local! {
     static TOKENS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Gate or up projections inside a stack.
+/// An expert's pairs, and where its rows are: gate and up, or down alone.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part<'a> {
-    pub(super) matrix: &'a CpuMatrix,
-    /// Rows of one expert in the stack.
-    rows: usize,
-    /// First row of the part in an expert.
-    offset: usize,
+pub(super) struct Found<'a, const N: usize> {
+    pub(super) group: &'a Group,
+    pub(super) bytes: [&'a [u8]; N],
 }
 
-impl<'a> Part<'a> {
-    pub(super) fn new(matrix: &'a CpuMatrix, rows: usize, offset: usize) -> Self {
-        Self { matrix, rows, offset }
-    }
-
-    /// First row of the part of expert `expert` in the stack.
-    fn base(&self, expert: usize) -> usize {
-        expert * self.rows + self.offset
-    }
+/// Some experts of a plan, by number: all of them in the mapped file, or those that a store has
+/// given.
+#[derive(Clone, Copy)]
+pub(super) struct Experts<'a, const N: usize> {
+    pub(super) plan: &'a Plan,
+    pub(super) count: usize,
+    pub(super) find: &'a (dyn Fn(usize) -> Found<'a, N> + Sync),
 }
+
+/// The matrices behind [`Experts`], for their formats.
+pub(super) type Matrices<'a, const N: usize> = [&'a CpuMatrix; N];
 
 /// Rows of an expert per window row that it sees, as an average: what a task's size is judged by.
 fn average_group(plan: &Plan) -> usize {
@@ -44,36 +42,55 @@ fn average_group(plan: &Plan) -> usize {
 }
 
 impl Cpu {
-    pub(super) fn gate_up_int8(
+    /// `act[pair] = silu(gate u) * (up u)` for the pairs of some experts.
+    pub(super) fn gate_up(
         &mut self,
-        plan: &Plan,
-        [(gate, gate_product), (up, up_product)]: [(Part<'_>, &Product); 2],
+        experts: Experts<'_, 2>,
+        [gate, up]: Matrices<'_, 2>,
         width: usize,
         (u, act): (&[f32], &mut [f32]),
     ) {
-        let n_in = gate.matrix.weight.n_in();
+        match [&gate.int8, &up.int8] {
+            [Some(a), Some(b)] => {
+                let (rows, n_in) = (experts.plan.rows(), gate.weight.n_in());
+                let Self { pool, work, int8, .. } = self;
+                quantise(pool, *int8, (u, rows), n_in, &mut work.acts);
+                self.gate_up_int8(experts, [(gate, a), (up, b)], width, act);
+            }
+            _ => self.gate_up_f32(experts, [gate, up], width, (u, act)),
+        }
+    }
+
+    /// As [`Cpu::gate_up`], of rows that are quantised already.
+    pub(super) fn gate_up_int8(
+        &mut self,
+        experts: Experts<'_, 2>,
+        [(gate, gate_product), (up, up_product)]: [(&CpuMatrix, &Product); 2],
+        width: usize,
+        act: &mut [f32],
+    ) {
+        let Experts { plan, count, find } = experts;
+        let n_in = gate.weight.n_in();
         let simd = self.simd;
-        let tile = gate.matrix.tile(self.forced, plan.rows());
-        let Self { pool, work, int8, .. } = self;
-        let acts = quantise(pool, *int8, (u, plan.rows()), n_in, &mut work.acts);
-        let load = Load { matrices: plan.groups().len(), threads: pool.threads(), tile };
+        let tile = gate.tile(self.forced, plan.rows());
+        let Self { pool, work, .. } = self;
+        let acts = Acts { blocks: &work.acts, rows: plan.rows() };
+        let load = Load { matrices: count, threads: pool.threads(), tile };
         let panels = PanelTasks::new(gate_product, (width, n_in), 2 * average_group(plan), load);
         let tasks = panels.count();
         let out = Shared::new(&mut act[..plan.experts().len() * width]);
-        pool.run(plan.groups().len() * tasks, &|task| {
-            let group = &plan.groups()[task / tasks];
+        pool.run(count * tasks, &|task| {
+            let Found { group, bytes } = find(task / tasks);
             let pairs = plan.pairs_of(group);
-            let (gate_base, up_base) = (gate.base(group.expert), up.base(group.expert));
+            let (gate, up) = (gate.encoded_as(bytes[0]), up.encoded_as(bytes[1]));
             SCRATCH.with_borrow_mut(|scratch| {
                 TOKENS.with_borrow_mut(|tokens| {
                     tokens.clear();
                     tokens.extend(pairs.iter().map(|&pair| pair / plan.used() as u32));
                     for panel in panels.panels(task % tasks) {
                         let PanelRows { first, last, .. } = panel;
-                        let (weight, rows) = (&gate.matrix.weight, panel.of_expert(gate_base));
-                        let stride = gate_product.panel(weight, rows, &acts, tokens, (scratch, 0));
-                        let (weight, rows) = (&up.matrix.weight, panel.of_expert(up_base));
-                        up_product.panel(weight, rows, &acts, tokens, (scratch, 1));
+                        let stride = gate_product.panel(gate, panel, &acts, tokens, (scratch, 0));
+                        up_product.panel(up, panel, &acts, tokens, (scratch, 1));
                         let (gates, ups) = scratch.sums_mut();
                         let sums = gates.chunks_exact(stride).zip(ups.chunks_exact(stride));
                         for (&pair, (gates, ups)) in pairs.iter().zip(sums) {
@@ -89,21 +106,22 @@ impl Cpu {
         });
     }
 
-    pub(super) fn gate_up_f32(
+    fn gate_up_f32(
         &mut self,
-        plan: &Plan,
-        [gate, up]: [Part<'_>; 2],
+        experts: Experts<'_, 2>,
+        [gate, up]: Matrices<'_, 2>,
         width: usize,
         (u, act): (&[f32], &mut [f32]),
     ) {
-        let each = gate.matrix.tile(self.forced, plan.rows()).task_rows();
+        let Experts { plan, count, find } = experts;
+        let each = gate.tile(self.forced, plan.rows()).task_rows();
         let (simd, split) = (self.simd, RowTasks { rows: width, each });
         let tasks = split.count();
         let out = Shared::new(&mut act[..plan.experts().len() * width]);
-        self.pool.run(plan.groups().len() * tasks, &|task| {
-            let group = &plan.groups()[task / tasks];
+        self.pool.run(count * tasks, &|task| {
+            let Found { group, bytes } = find(task / tasks);
             let (first, last) = split.range(task % tasks);
-            let n_in = gate.matrix.weight.n_in();
+            let n_in = gate.weight.n_in();
             let pairs = plan.pairs_of(group);
             GATES.with_borrow_mut(|gates| {
                 TOKENS.with_borrow_mut(|tokens| {
@@ -112,15 +130,12 @@ impl Cpu {
                     let x = TokenRows { values: u, width: n_in, tokens };
                     let count = last - first;
                     let gates = room(gates, pairs.len() * count);
-                    let base = gate.base(group.expert);
-                    let rows = (base + first, base + last);
-                    rows_times(&simd, gate.matrix, rows, x, |t, row, value| {
-                        gates[t * count + (row - base - first)] = silu(value);
+                    let rows = gate.encoded_as(bytes[0]);
+                    rows_times(&simd, rows, (first, last), x, |t, row, value| {
+                        gates[t * count + (row - first)] = silu(value);
                     });
-                    let base = up.base(group.expert);
-                    let rows = (base + first, base + last);
-                    rows_times(&simd, up.matrix, rows, x, |t, row, value| {
-                        let row = row - base;
+                    let rows = up.encoded_as(bytes[1]);
+                    rows_times(&simd, rows, (first, last), x, |t, row, value| {
                         let value = gates[t * count + (row - first)] * value;
                         // SAFETY: a pair belongs to one group, a weight row of it to one task.
                         unsafe { out.set(pairs[t] as usize * width + row, value) }
@@ -130,30 +145,50 @@ impl Cpu {
         });
     }
 
-    pub(super) fn down_int8(
+    /// `part[pair] = down act[pair]` for the pairs of some experts.
+    pub(super) fn down(
         &mut self,
-        plan: &Plan,
+        experts: Experts<'_, 1>,
         down: &CpuMatrix,
-        product: &Product,
+        (act, part): (&[f32], &mut [f32]),
+    ) {
+        match &down.int8 {
+            Some(product) => self.down_int8(experts, (down, product), (act, part)),
+            None => self.down_f32(experts, down, (act, part)),
+        }
+    }
+
+    fn down_int8(
+        &mut self,
+        Experts { plan, count, find }: Experts<'_, 1>,
+        (down, product): (&CpuMatrix, &Product),
         (act, part): (&[f32], &mut [f32]),
     ) {
         let (n_in, n_out) = (down.weight.n_in(), down.weight.n_out());
         let tile = down.tile(self.forced, plan.rows());
         let Self { pool, work, int8, .. } = self;
         let pairs = plan.experts().len();
-        let acts = quantise(pool, *int8, (act, pairs), n_in, &mut work.acts);
-        let load = Load { matrices: plan.groups().len(), threads: pool.threads(), tile };
+        let numbers = room(&mut work.pairs, pairs);
+        let mut listed = 0;
+        for n in 0..count {
+            for &pair in plan.pairs_of(find(n).group) {
+                numbers[listed] = pair;
+                listed += 1;
+            }
+        }
+        let some = (listed, |i: usize| numbers[i] as usize);
+        let acts = quantise_some(pool, *int8, (act, pairs), n_in, some, &mut work.hidden_acts);
+        let load = Load { matrices: count, threads: pool.threads(), tile };
         let panels = PanelTasks::new(product, (n_out, n_in), average_group(plan), load);
         let tasks = panels.count();
         let out = Shared::new(&mut part[..pairs * n_out]);
-        pool.run(plan.groups().len() * tasks, &|task| {
-            let group = &plan.groups()[task / tasks];
-            let (base, pairs) = (group.expert * n_out, plan.pairs_of(group));
+        pool.run(count * tasks, &|task| {
+            let Found { group, bytes: [bytes] } = find(task / tasks);
+            let (rows, pairs) = (down.encoded_as(bytes), plan.pairs_of(group));
             SCRATCH.with_borrow_mut(|scratch| {
                 for panel in panels.panels(task % tasks) {
                     let PanelRows { first, last, .. } = panel;
-                    let rows = panel.of_expert(base);
-                    let stride = product.panel(&down.weight, rows, &acts, pairs, (scratch, 0));
+                    let stride = product.panel(rows, panel, &acts, pairs, (scratch, 0));
                     let (sums, _) = scratch.sums_mut();
                     for (&pair, sums) in pairs.iter().zip(sums.chunks_exact(stride)) {
                         let at = pair as usize * n_out;
@@ -166,9 +201,9 @@ impl Cpu {
         });
     }
 
-    pub(super) fn down_f32(
+    fn down_f32(
         &mut self,
-        plan: &Plan,
+        Experts { plan, count, find }: Experts<'_, 1>,
         down: &CpuMatrix,
         (act, part): (&[f32], &mut [f32]),
     ) {
@@ -177,15 +212,13 @@ impl Cpu {
         let (simd, split) = (self.simd, RowTasks { rows: n_out, each });
         let tasks = split.count();
         let out = Shared::new(&mut part[..plan.experts().len() * n_out]);
-        self.pool.run(plan.groups().len() * tasks, &|task| {
-            let group = &plan.groups()[task / tasks];
-            let (first, last) = split.range(task % tasks);
-            let base = group.expert * n_out;
-            let pairs = plan.pairs_of(group);
+        self.pool.run(count * tasks, &|task| {
+            let Found { group, bytes: [bytes] } = find(task / tasks);
+            let (rows, pairs) = (down.encoded_as(bytes), plan.pairs_of(group));
             let x = TokenRows { values: act, width: n_in, tokens: pairs };
-            rows_times(&simd, down, (base + first, base + last), x, |t, row, value| {
+            rows_times(&simd, rows, split.range(task % tasks), x, |t, row, value| {
                 // SAFETY: a pair belongs to one group, a weight row of it to one task.
-                unsafe { out.set(pairs[t] as usize * n_out + row - base, value) }
+                unsafe { out.set(pairs[t] as usize * n_out + row, value) }
             });
         });
     }

@@ -26,19 +26,33 @@ pub(super) fn quantise<'a>(
     n_in: usize,
     work: &'a mut Vec<ActBlock>,
 ) -> Acts<'a> {
+    quantise_some(pool, int8, (x, rows), n_in, (rows, |t| t), work)
+}
+
+/// As [`quantise`], of `count` different rows only, number `i` of which is row `number(i)`; the others
+/// stay as they are.
+pub(super) fn quantise_some<'a>(
+    pool: &mut Pool,
+    int8: Int8Kernels,
+    (x, rows): (&[f32], usize),
+    n_in: usize,
+    (count, number): (usize, impl Fn(usize) -> usize + Sync),
+    work: &'a mut Vec<ActBlock>,
+) -> Acts<'a> {
     let blocks = room(work, rows * n_in.div_ceil(CHUNK));
     let out = Shared::new(blocks);
-    let row = |t: usize| {
+    let row = |i: usize| {
+        let t = number(i);
         for (c, values) in x[t * n_in..][..n_in].chunks(CHUNK).enumerate() {
-            // SAFETY: task `t` writes the blocks of row `t` alone.
+            // SAFETY: a row's blocks are written by its task alone.
             let block = unsafe { out.slice(c * rows + t..c * rows + t + 1) };
             int8.quantise(values, &mut block[0]);
         }
     };
-    if rows * n_in <= SERIAL_VALUES {
-        (0..rows).for_each(row);
+    if count * n_in <= SERIAL_VALUES {
+        (0..count).for_each(row);
     } else {
-        pool.run(rows, &row);
+        pool.run(count, &row);
     }
     Acts { blocks, rows }
 }
@@ -88,7 +102,7 @@ impl Cpu {
         pool.run(tasks.count(), &|task| {
             SCRATCH.with_borrow_mut(|scratch| {
                 for panel in tasks.panels(task) {
-                    let stride = product.panel(&w.weight, panel, &acts, tokens, (scratch, 0));
+                    let stride = product.panel(w.encoded(), panel, &acts, tokens, (scratch, 0));
                     let PanelRows { first, last, .. } = panel;
                     let (sums, _) = scratch.sums_mut();
                     for (t, sums) in sums.chunks_exact(stride).take(rows).enumerate() {
@@ -109,7 +123,7 @@ impl Cpu {
         let x = TokenRows { values: x, width: n_in, tokens };
         let out = Shared::new(&mut y[..rows * n_out]);
         pool.run(tasks.count(), &|task| {
-            rows_times(simd, w, tasks.range(task), x, |t, row, value| {
+            rows_times(simd, w.encoded(), tasks.range(task), x, |t, row, value| {
                 // SAFETY: a weight row belongs to one task.
                 unsafe { out.set(t * n_out + row, value) }
             });

@@ -1,21 +1,106 @@
 //! Routed experts: each expert in use is read once, its rows spread over all threads.
 
-use super::experts::Part;
+use super::experts::{Experts, Found};
+use super::gemv::quantise;
 use super::spread::{part, spread};
 use crate::device::{Cpu, CpuMatrix};
 use crate::share::Shared;
 use crate::simd::elementwise::SwiGlu;
-use kernels::Moe;
 use kernels::host::Plan;
-use kernels::moe::{GateUp, MoeChoice, SharedExpert};
+use kernels::moe::{ExpertMatrices, GateUp, MoeChoice, SharedExpert};
 use kernels::scalar::sigmoid;
+use kernels::stored::{StoredExperts, TakenExpert};
+use kernels::{Error, Moe};
 
 /// Values per task of the shared expert's activation.
 const SWIGLU: usize = 8 * 1024;
 
+/// The matrices of gate and up, and the rows that each has of an expert.
+fn gate_and_up<'a>(experts: &GateUp<'a, CpuMatrix>) -> ([&'a CpuMatrix; 2], usize) {
+    match *experts {
+        GateUp::Separate { gate, up } => ([gate, up], gate.weight.n_out()),
+        GateUp::Fused(both) => ([both, both], both.weight.n_out() / 2),
+    }
+}
+
+impl Cpu {
+    /// Gate, up and down of the experts that a store was told to fetch, in the order in which it
+    /// has them: first those in memory, while others are read. A pair's results lie in its own place
+    /// and are summed later, so the order shows in none of them.
+    fn stored_experts(
+        &mut self,
+        plan: &Plan,
+        (experts, stored): (ExpertMatrices<'_, CpuMatrix>, &StoredExperts),
+        u: &[f32],
+        (act, part): (&mut [f32], &mut [f32]),
+    ) {
+        let ([gate, up], width) = gate_and_up(&experts.gate_up);
+        let products = gate.int8.as_ref().zip(up.int8.as_ref());
+        if products.is_some() {
+            let Self { pool, work, int8, .. } = self;
+            quantise(pool, *int8, (u, plan.rows()), gate.weight.n_in(), &mut work.acts);
+        }
+        let mut taken = std::mem::take(&mut self.work.taken);
+        let mut done = 0;
+        while self.fault.is_none() {
+            if let Err(error) = stored.source.take(&mut taken) {
+                self.fault = Some(error);
+                break;
+            }
+            if taken.is_empty() {
+                break;
+            }
+            let find = |n: usize| {
+                let TakenExpert { place, parts: [gate, up, _] } = &taken[n];
+                Found { group: &plan.groups()[*place], bytes: [gate, up] }
+            };
+            let some = Experts { plan, count: taken.len(), find: &find };
+            match products {
+                Some((a, b)) => self.gate_up_int8(some, [(gate, a), (up, b)], width, act),
+                None => self.gate_up(some, [gate, up], width, (u, act)),
+            }
+            let find = |n: usize| {
+                let TakenExpert { place, parts: [.., down] } = &taken[n];
+                Found { group: &plan.groups()[*place], bytes: [down] }
+            };
+            let some = Experts { plan, count: taken.len(), find: &find };
+            self.down(some, experts.down, (act, part));
+            done += taken.len();
+        }
+        let chosen = plan.groups().len();
+        if done < chosen && self.fault.is_none() {
+            let why = format!("{done} experts of {chosen} came; nobody asked for the others");
+            self.fault = Some(Error::Storage { why });
+        }
+        taken.clear();
+        self.work.taken = taken;
+    }
+}
+
 impl Moe for Cpu {
     fn moe_plan(&mut self, logits: &Vec<f32>, rows: usize, choice: MoeChoice, plan: &mut Plan) {
         plan.build(&logits[..rows * choice.experts], choice);
+    }
+
+    fn moe_want(&mut self, plan: &Plan, stored: &StoredExperts) {
+        let mut experts = plan.groups().iter().map(|group| group.expert);
+        stored.source.want(stored.layer, &mut experts, plan.rows());
+    }
+
+    fn moe_experts(
+        &mut self,
+        plan: &Plan,
+        experts: ExpertMatrices<'_, CpuMatrix>,
+        u: &Vec<f32>,
+        (act, part): (&mut Vec<f32>, &mut Vec<f32>),
+    ) {
+        match experts.stored {
+            Some(stored) => self.stored_experts(plan, (experts, stored), u, (act, part)),
+            None => {
+                self.moe_gate_up(plan, experts.gate_up, u, act);
+                self.moe_down(plan, experts.down, act, part);
+            }
+        }
     }
 
     fn moe_gate_up(
@@ -25,27 +110,34 @@ impl Moe for Cpu {
         u: &Vec<f32>,
         act: &mut Vec<f32>,
     ) {
-        let (gate, up, width) = match experts {
-            GateUp::Separate { gate, up } => {
-                let width = gate.weight.n_out();
-                (Part::new(gate, width, 0), Part::new(up, width, 0), width)
-            }
-            GateUp::Fused(both) => {
-                let width = both.weight.n_out() / 2;
-                (Part::new(both, 2 * width, 0), Part::new(both, 2 * width, width), width)
-            }
+        let (matrices, width) = gate_and_up(&experts);
+        let rows = |matrix: &'_ CpuMatrix, first: usize| {
+            let bytes = matrix.weight.row_bytes();
+            first * bytes..(first + width) * bytes
         };
-        match (&gate.matrix.int8, &up.matrix.int8) {
-            (Some(a), Some(b)) => self.gate_up_int8(plan, [(gate, a), (up, b)], width, (u, act)),
-            _ => self.gate_up_f32(plan, [gate, up], width, (u, act)),
-        }
+        let find = |n: usize| {
+            let group = &plan.groups()[n];
+            let bytes = match experts {
+                GateUp::Separate { gate, up } => [gate, up]
+                    .map(|matrix| &matrix.weight.bytes()[rows(matrix, group.expert * width)]),
+                GateUp::Fused(both) => [0, 1].map(|half| {
+                    &both.weight.bytes()[rows(both, (2 * group.expert + half) * width)]
+                }),
+            };
+            Found { group, bytes }
+        };
+        let all = Experts { plan, count: plan.groups().len(), find: &find };
+        self.gate_up(all, matrices, width, (u, act));
     }
 
     fn moe_down(&mut self, plan: &Plan, down: &CpuMatrix, act: &Vec<f32>, part: &mut Vec<f32>) {
-        match &down.int8 {
-            Some(product) => self.down_int8(plan, down, product, (act, part)),
-            None => self.down_f32(plan, down, (act, part)),
-        }
+        let of_expert = down.weight.n_out() * down.weight.row_bytes();
+        let find = |n: usize| {
+            let group = &plan.groups()[n];
+            let first = group.expert * of_expert;
+            Found { group, bytes: [&down.weight.bytes()[first..first + of_expert]] }
+        };
+        self.down(Experts { plan, count: plan.groups().len(), find: &find }, down, (act, part));
     }
 
     fn swiglu(&mut self, a: &mut Vec<f32>, b: &Vec<f32>, len: usize) {

@@ -1,7 +1,7 @@
 //! Products with f32 activations: a few weight rows are decoded into the cache, then multiplied
 //! with every row of the window, in tiles of [`MAX_TILE`].
 
-use crate::device::CpuMatrix;
+use crate::device::Encoded;
 use crate::simd::{Kernels, MAX_TILE, Rows, StoredType, Sums};
 use std::cell::RefCell;
 
@@ -37,36 +37,36 @@ impl<'a> TokenRows<'a> {
     }
 }
 
-/// Weight rows `first..last` (over all experts) times the activation rows `x`, each product handed
+/// Rows `first..last` of `weights` times the activation rows `x`, each product handed
 /// to `emit(t, row, value)`.
 ///
 /// Rows are decoded in groups, each once, whatever the number of activation rows. Floats are read
 /// as they are, but for many rows of activations they are brought to f32 once too.
 pub(crate) fn rows_times(
     simd: &Kernels,
-    w: &CpuMatrix,
+    weights: Encoded<'_>,
     (first, last): (usize, usize),
     x: TokenRows<'_>,
     mut emit: impl FnMut(usize, usize, f32),
 ) {
-    let (n_in, bytes) = (w.weight.n_in(), w.weight.row_bytes());
+    let Encoded { bytes, n_in, row_bytes, ty, decoder } = weights;
     // As many rows as stay in the cache while several tiles of activations pass over them.
     let most = if x.tokens.len() <= MAX_TILE { simd.tile_rows() } else { DECODED_ROWS };
     let fit = (DECODED_VALUES / n_in).clamp(1, most);
     let group = if fit < simd.tile_rows() { fit } else { fit - fit % simd.tile_rows() };
-    let stored = match StoredType::of(w.weight.ty()) {
+    let stored = match StoredType::of(ty) {
         Some(StoredType::F32) => Some(StoredType::F32),
         other => other.filter(|_| x.tokens.len() <= MAX_TILE),
     };
     DECODED.with_borrow_mut(|decoded| {
         for start in (first..last).step_by(group) {
             let rows = group.min(last - start);
-            let encoded = &w.weight.bytes()[start * bytes..(start + rows) * bytes];
+            let encoded = &bytes[start * row_bytes..(start + rows) * row_bytes];
             let weights = match stored {
                 Some(ty) => (encoded, ty),
                 None => {
                     let decoded = crate::device::room(decoded, rows * n_in);
-                    simd.decode(w.decoder, encoded, decoded);
+                    simd.decode(decoder, encoded, decoded);
                     (bytemuck::cast_slice(decoded), StoredType::F32)
                 }
             };

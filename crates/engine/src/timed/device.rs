@@ -30,6 +30,10 @@ impl<B: HostBackend> Device for Timed<B> {
         self.timed(Part::DOWNLOAD, Moved::nothing(), |inner| inner.download(buffer, out))
     }
 
+    fn check(&mut self) -> Result<(), Error> {
+        self.inner.check()
+    }
+
     fn load_matrix(
         &mut self,
         weight: &Weight,

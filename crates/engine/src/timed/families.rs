@@ -1,14 +1,15 @@
 //! Every operation of every family, timed, with the bytes that it has to move.
 
 use super::part::{Moved, Part};
-use super::{HostBackend, Timed, f32_bytes};
+use super::{HostBackend, Timed, TimedMatrix, f32_bytes};
 use kernels::gdn::{GdnInput, GdnSlot};
 use kernels::hc::HcRead;
 use kernels::host::{KvSlot, Selection};
-use kernels::moe::{GateUp, MoeChoice, SharedExpert};
+use kernels::moe::{ExpertMatrices, GateUp, MoeChoice, SharedExpert};
 use kernels::mtp::MtpNorms;
 use kernels::ple::PleInput;
 use kernels::qsa::{AttendQuery, IndexQuery, QsaKeys};
+use kernels::stored::StoredExperts;
 use kernels::{
     Gdn, GdnShape, Gemv, Hc, HcShape, HcWeights, Head, Moe, Mtp, Ple, PleShape, PleWeights, Qsa,
     QsaShape, Window,
@@ -19,6 +20,17 @@ impl<B: HostBackend> Gemv for Timed<B> {
     fn matmul(&mut self, w: &Self::Matrix, x: &B::Buffer, rows: usize, y: &mut B::Buffer) {
         let moved = Moved::weights(w.expert_bytes);
         self.timed(w.part, moved, |inner| inner.matmul(&w.inner, x, rows, y));
+    }
+}
+
+/// The matrices inside, and the bytes of an expert in them.
+fn inner_gate_up<'a, M>(experts: &GateUp<'a, TimedMatrix<M>>) -> (GateUp<'a, M>, usize) {
+    match *experts {
+        GateUp::Separate { gate, up } => (
+            GateUp::Separate { gate: &gate.inner, up: &up.inner },
+            gate.expert_bytes + up.expert_bytes,
+        ),
+        GateUp::Fused(both) => (GateUp::Fused(&both.inner), both.expert_bytes),
     }
 }
 
@@ -35,13 +47,7 @@ impl<B: HostBackend> Moe for Timed<B> {
         u: &B::Buffer,
         act: &mut B::Buffer,
     ) {
-        let (experts, bytes) = match experts {
-            GateUp::Separate { gate, up } => (
-                GateUp::Separate { gate: &gate.inner, up: &up.inner },
-                gate.expert_bytes + up.expert_bytes,
-            ),
-            GateUp::Fused(both) => (GateUp::Fused(&both.inner), both.expert_bytes),
-        };
+        let (experts, bytes) = inner_gate_up(&experts);
         let moved = Moved::weights(plan.groups().len() * bytes);
         self.timed(Part::GATE_UP, moved, |inner| inner.moe_gate_up(plan, experts, u, act));
     }
@@ -55,6 +61,30 @@ impl<B: HostBackend> Moe for Timed<B> {
     ) {
         let moved = Moved::weights(plan.groups().len() * down.expert_bytes);
         self.timed(Part::DOWN, moved, |inner| inner.moe_down(plan, &down.inner, act, part));
+    }
+
+    fn moe_want(&mut self, plan: &B::Plan, stored: &StoredExperts) {
+        self.inner.moe_want(plan, stored);
+    }
+
+    fn moe_experts(
+        &mut self,
+        plan: &B::Plan,
+        experts: ExpertMatrices<'_, Self::Matrix>,
+        u: &B::Buffer,
+        (act, part): (&mut B::Buffer, &mut B::Buffer),
+    ) {
+        let ExpertMatrices { gate_up, down, stored } = experts;
+        if stored.is_none() {
+            self.moe_gate_up(plan, gate_up, u, act);
+            self.moe_down(plan, down, act, part);
+            return;
+        }
+        let (gate_up, bytes) = inner_gate_up(&gate_up);
+        let moved = Moved::weights(plan.groups().len() * (bytes + down.expert_bytes));
+        let experts = ExpertMatrices { gate_up, down: &down.inner, stored };
+        let call = |inner: &mut B| inner.moe_experts(plan, experts, u, (act, part));
+        self.timed(Part::STORED, moved, call);
     }
 
     fn swiglu(&mut self, a: &mut B::Buffer, b: &B::Buffer, len: usize) {

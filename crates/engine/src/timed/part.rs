@@ -60,6 +60,8 @@ impl Part {
     pub(super) const MOE_PLAN: Self = Self::new(Group::Router, "plan");
     pub(super) const GATE_UP: Self = Self::new(Group::Experts, "gate_up");
     pub(super) const DOWN: Self = Self::new(Group::Experts, "down");
+    /// All of a stored expert: its matrices are used as they come.
+    pub(super) const STORED: Self = Self::new(Group::Experts, "stored");
     pub(super) const COMBINE: Self = Self::new(Group::Experts, "combine");
     pub(super) const SWIGLU: Self = Self::new(Group::Shared, "swiglu");
     pub(super) const HC_READ: Self = Self::new(Group::Hc, "read");

@@ -1,0 +1,185 @@
+//! Weights that are read as windows want them: the routed experts and the n-gram table of a
+//! checkpoint whose files are larger than the memory.
+
+use crate::Error;
+use crate::fingerprint;
+use kernels::stored::{ExpertSource, StoredExperts};
+use model::{Checkpoint, ExpertStacks, Moe, Tensor};
+use std::path::Path;
+use std::sync::Arc;
+use store::{
+    Counters, ExpertStore, LayerLayout, Layout, Matrices, Profile, Stack, StoreOptions,
+    TableLayout, TableStore, Way,
+};
+
+/// How weights are read that are not kept in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// Bytes for experts in memory.
+    pub experts: u64,
+    /// Bytes for rows of the n-gram table in memory.
+    pub table: u64,
+    /// Reads under way at once, at most.
+    pub threads: usize,
+    /// How bytes come from the disk.
+    pub way: Way,
+    /// Whether likely experts of the next layer are read ahead.
+    pub ahead: Ahead,
+}
+
+/// Whether experts are read before a window has chosen them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// Only when they are chosen.
+    Never,
+    /// Those that the next layer's router would choose from this layer's input.
+    NextLayer,
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        let (threads, way, ahead) = (8, Way::Direct, Ahead::NextLayer);
+        Self { experts: 4 << 30, table: 16 << 20, threads, way, ahead }
+    }
+}
+
+/// The stores of a model that runs.
+#[derive(Clone, Debug)]
+pub struct Stores {
+    experts: Arc<ExpertStore>,
+    table: Option<Arc<TableStore>>,
+    settings: StoreSettings,
+    /// Of the checkpoint's weights, whatever the device and its settings.
+    model: u64,
+}
+
+impl Stores {
+    /// Opens the files of `checkpoint`; the experts of its drafting block are the last layer.
+    ///
+    /// # Errors
+    /// When a file cannot be opened or the memory is too small.
+    pub fn open(checkpoint: &Checkpoint, settings: StoreSettings) -> Result<Self, Error> {
+        let StoreSettings { experts: bytes, table, threads, way, .. } = settings;
+        let used = checkpoint.hp.moe.used;
+        let layout = layout(checkpoint)?;
+        let options = StoreOptions { bytes, used, threads, way };
+        let experts = Arc::new(ExpertStore::open(&layout, options)?);
+        let table = match &checkpoint.ngram {
+            Some(tensor) => {
+                let layout = table_layout(checkpoint, tensor)?;
+                Some(Arc::new(TableStore::open(&layout, (table, threads), way)?))
+            }
+            None => None,
+        };
+        let model = fingerprint::of_model(checkpoint, "experts").number();
+        Ok(Self { experts, table, settings, model })
+    }
+
+    /// The experts.
+    pub fn experts(&self) -> &ExpertStore {
+        &self.experts
+    }
+
+    /// The n-gram table, if the model has one.
+    pub fn table(&self) -> Option<&Arc<TableStore>> {
+        self.table.as_ref()
+    }
+
+    /// How they were opened.
+    pub fn settings(&self) -> StoreSettings {
+        self.settings
+    }
+
+    /// What was done for experts so far.
+    pub fn counters(&self) -> Counters {
+        self.experts.counters()
+    }
+
+    /// Begins to read what earlier runs wanted most, as a file that [`Stores::save_profile`] wrote
+    /// has it. Returns whether it is one of this model.
+    ///
+    /// # Errors
+    /// When there is a file that cannot be read.
+    pub fn warm(&self, path: &Path) -> Result<bool, Error> {
+        if !path.exists() {
+            return Ok(false);
+        }
+        let profile = Profile::load(path)?;
+        let fits = profile.model == self.model;
+        if fits {
+            self.experts.warm(&profile);
+        }
+        Ok(fits)
+    }
+
+    /// Writes how often experts were wanted, with what a file there says of earlier runs.
+    ///
+    /// # Errors
+    /// When it cannot be written; a file that was there is as it was.
+    pub fn save_profile(&self, path: &Path) -> Result<(), Error> {
+        let mut profile = self.experts.profile(self.model);
+        if let Ok(earlier) = Profile::load(path) {
+            profile.add_earlier(&earlier);
+        }
+        Ok(profile.save(path)?)
+    }
+
+    /// The experts of a layer, for a device.
+    pub(crate) fn layer(&self, layer: usize) -> StoredExperts {
+        let source: Arc<dyn ExpertSource> = self.experts.clone();
+        StoredExperts { source, layer }
+    }
+}
+
+/// Where the experts of a checkpoint lie.
+///
+/// # Errors
+/// [`Error::NotInFile`] when the checkpoint was not read from files.
+pub fn layout(checkpoint: &Checkpoint) -> Result<Layout, Error> {
+    let mut files = checkpoint.file.parts().to_vec();
+    let mut layers = Vec::new();
+    for layer in &checkpoint.layers {
+        layers.push(layer_layout(&checkpoint.file, 0, &layer.moe)?);
+    }
+    if let Some(mtp) = &checkpoint.mtp {
+        let (file, first) = match &checkpoint.mtp_file {
+            Some(own) => (own, files.len()),
+            None => (&checkpoint.file, 0),
+        };
+        layers.push(layer_layout(file, first, &mtp.layer.moe)?);
+        if let Some(own) = &checkpoint.mtp_file {
+            files.extend_from_slice(own.parts());
+        }
+    }
+    Ok(Layout { files, layers })
+}
+
+/// Of a layer in `file`, whose first part is number `first` of all files.
+fn layer_layout(file: &gguf::Gguf, first: usize, moe: &Moe) -> Result<LayerLayout, Error> {
+    let stack = |tensor: &Tensor| -> Result<Stack, Error> {
+        let (part, offset) = place(file, tensor)?;
+        let expert_bytes = tensor.bytes.len() / tensor.experts.max(1);
+        Ok(Stack { file: first + part, offset, expert_bytes })
+    };
+    let matrices = match &moe.experts {
+        ExpertStacks::Separate { gate, up } => {
+            Matrices::Separate([stack(gate)?, stack(up)?, stack(&moe.down)?])
+        }
+        ExpertStacks::Fused(both) => Matrices::Fused([stack(both)?, stack(&moe.down)?]),
+    };
+    Ok(LayerLayout { experts: moe.down.experts, matrices })
+}
+
+fn table_layout(checkpoint: &Checkpoint, table: &Tensor) -> Result<TableLayout, Error> {
+    let (part, offset) = place(&checkpoint.file, table)?;
+    let rows = table.n_out as u64;
+    let row_bytes = table.bytes.len() / table.n_out.max(1);
+    Ok(TableLayout { path: checkpoint.file.parts()[part].clone(), offset, row_bytes, rows })
+}
+
+/// Part and first byte of a tensor.
+fn place(file: &gguf::Gguf, tensor: &Tensor) -> Result<(usize, u64), Error> {
+    let info = file.tensor(&tensor.name);
+    let info = info.ok_or_else(|| Error::NotInFile { name: tensor.name.clone() })?;
+    Ok((info.part, file.file_offset(info)))
+}

@@ -1,0 +1,172 @@
+//! The store of experts: slots in memory, filled from the model's files by a few threads.
+
+use crate::disk::read_part;
+use crate::layout::Layout;
+use crate::pool::{ReadPool, lock};
+use crate::state::{self, State};
+use crate::{Counters, Disk, FileDisk, Profile, StoreError, Way};
+use kernels::stored::{ExpertSource, TakenExpert};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+/// How a store works.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreOptions {
+    /// Bytes for experts in memory.
+    pub bytes: u64,
+    /// Experts that a token uses in a layer.
+    pub used: usize,
+    /// Reads under way at once, at most.
+    pub threads: usize,
+    /// How bytes come from the disk.
+    pub way: Way,
+}
+
+/// Experts in slots of memory, read as they are wanted. The last handle ends its threads.
+#[derive(Debug)]
+pub struct ExpertStore {
+    shared: Arc<Shared>,
+    pool: ReadPool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    disks: Vec<Box<dyn Disk>>,
+    state: Mutex<State>,
+    /// Something was read that a window may wait for.
+    ready: Condvar,
+}
+
+impl ExpertStore {
+    /// Opens the files of a layout.
+    ///
+    /// # Errors
+    /// When a file cannot be opened, the layout cannot be, or the memory is too small.
+    pub fn open(layout: &Layout, options: StoreOptions) -> Result<Self, StoreError> {
+        let open = |path| -> Result<Box<dyn Disk>, StoreError> {
+            Ok(Box::new(FileDisk::open(path, options.way)?))
+        };
+        let disks = layout.files.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
+        Self::with_disks(layout, disks, options)
+    }
+
+    /// As [`ExpertStore::open`], with a source of bytes for every file of the layout.
+    ///
+    /// # Errors
+    /// As [`ExpertStore::open`].
+    pub fn with_disks(
+        layout: &Layout,
+        disks: Vec<Box<dyn Disk>>,
+        options: StoreOptions,
+    ) -> Result<Self, StoreError> {
+        layout.check()?;
+        let slots = slots(layout, options)?;
+        let state = Mutex::new(State::new(layout, &slots));
+        let shared = Arc::new(Shared { disks, state, ready: Condvar::new() });
+        Ok(Self { shared, pool: ReadPool::new(options.threads)? })
+    }
+
+    /// Reads the experts that were wanted most in earlier runs into free slots, while nothing else is
+    /// to be read.
+    pub fn warm(&self, profile: &Profile) {
+        let reads = lock(&self.shared.state).warm(profile.hottest());
+        self.read(reads);
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        lock(&self.shared.state).counters()
+    }
+
+    /// Experts in memory, and slots for them.
+    pub fn held(&self) -> (usize, usize) {
+        lock(&self.shared.state).held()
+    }
+
+    /// How often experts were wanted so far, for the next run with the model of this fingerprint.
+    pub fn profile(&self, model: u64) -> Profile {
+        lock(&self.shared.state).profile(model)
+    }
+
+    /// Has the next `reads` matrices read.
+    fn read(&self, reads: usize) {
+        for _ in 0..reads {
+            let shared = self.shared.clone();
+            self.pool.submit(move || shared.read_one());
+        }
+    }
+}
+
+/// The smallest cache for a model: twice what a token uses of a layer, for every size of experts.
+pub(crate) fn smallest(layout: &Layout, used: usize) -> u64 {
+    let (kinds, _) = state::classes(layout);
+    kinds.iter().map(|kind| 2 * used as u64 * state::slot_bytes(kind) as u64).sum()
+}
+
+/// Slots of each class: the memory is shared among the sizes of experts as the experts are.
+fn slots(layout: &Layout, options: StoreOptions) -> Result<Vec<usize>, StoreError> {
+    let StoreOptions { bytes, used, .. } = options;
+    let need = smallest(layout, used);
+    if bytes < need {
+        return Err(StoreError::TooSmall { have: bytes, need, used });
+    }
+    let (kinds, class) = state::classes(layout);
+    let mut all = vec![0_u128; kinds.len()];
+    for (layer, &class) in layout.layers.iter().zip(&class) {
+        all[class] += (layer.experts * state::slot_bytes(layer)) as u128;
+    }
+    let total: u128 = all.iter().sum();
+    let spare = u128::from(bytes - need);
+    Ok(kinds
+        .iter()
+        .zip(&all)
+        .map(|(kind, &own)| {
+            let slot = state::slot_bytes(kind) as u128;
+            let most = own / slot;
+            let share = spare * own / total.max(1) / slot;
+            (2 * used as u128 + share).min(most) as usize
+        })
+        .collect())
+}
+
+impl Shared {
+    fn read_one(&self) {
+        let Some(mut read) = lock(&self.state).next_read() else { return };
+        let place = (read.offset, read.bytes);
+        let result = read_part(&*self.disks[read.file], place, &mut read.buffer);
+        if lock(&self.state).was_read(read, result) {
+            self.ready.notify_all();
+        }
+    }
+}
+
+impl ExpertSource for ExpertStore {
+    fn want(&self, layer: usize, experts: &mut dyn Iterator<Item = usize>, rows: usize) {
+        let reads = lock(&self.shared.state).want(layer, experts, rows);
+        self.read(reads);
+    }
+
+    fn take(&self, taken: &mut Vec<TakenExpert>) -> Result<(), kernels::Error> {
+        taken.clear();
+        let mut state = lock(&self.shared.state);
+        loop {
+            let (reads, wait) = state.take(taken)?;
+            self.read(reads);
+            if !wait {
+                return Ok(());
+            }
+            let since = Instant::now();
+            state = self.shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waited(since.elapsed());
+        }
+    }
+
+    fn expect(&self, layer: usize, experts: &[u32]) {
+        let reads = lock(&self.shared.state).expect(layer, experts);
+        self.read(reads);
+    }
+
+    fn resident(&self, layer: usize, held: &mut [bool]) {
+        lock(&self.shared.state).resident(layer, held);
+    }
+}
