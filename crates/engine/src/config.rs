@@ -2,6 +2,7 @@
 
 use crate::Error;
 use kernels::KvType;
+use kernels::moe::RoutingDials;
 use kernels::mtp::NormExtent;
 use kernels::rope::RopeScaling;
 use kernels::window::MAX_DEFERRED;
@@ -25,6 +26,9 @@ pub struct EngineConfig {
     pub rope_scaling: RopeScaling,
     /// Loads the drafting block of a model that has one, with its streams normalised like this.
     pub mtp: Option<NormExtent>,
+    /// Other experts than the router's own choices, where that spares reading. Off, unless speed is
+    /// wanted more than the model's own answers.
+    pub dials: RoutingDials,
 }
 
 impl Default for EngineConfig {
@@ -37,6 +41,7 @@ impl Default for EngineConfig {
             kv: KvType::F32,
             rope_scaling: RopeScaling::None,
             mtp: None,
+            dials: RoutingDials::default(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Drafts of the engine: the drafting block's side of a window, and its own steps.
 
-use crate::engine::choice;
+use crate::engine::routing;
 use crate::forward::HeadWeights;
 use crate::mtp::{Mtp, MtpContext, Seen, SubsetHead};
 use crate::scratch::Scratch;
@@ -99,7 +99,7 @@ impl<B: Backend> Engine<B> {
     ) -> Result<(), Error> {
         logits.clear();
         self.check_steps(steps)?;
-        let Self { backend, weights, slots, scratch, mtp: Some(mtp), hp, .. } = self else {
+        let Self { backend, weights, slots, scratch, mtp: Some(mtp), hp, config, .. } = self else {
             return Err(Error::NoMtp);
         };
         for step in steps {
@@ -109,8 +109,13 @@ impl<B: Backend> Engine<B> {
         }
         let Scratch { layers, head: buffers, .. } = scratch;
         let (hc, token_embd) = (&weights.hc, &weights.token_embd);
-        let mut context =
-            MtpContext { backend: &mut *backend, hc, choice: choice(hp), layers, token_embd };
+        let mut context = MtpContext {
+            backend: &mut *backend,
+            hc,
+            routing: routing(hp, config),
+            layers,
+            token_embd,
+        };
         mtp.step(&mut context, slots, steps);
         let full = mtp.weights.head.as_ref().unwrap_or(&weights.output);
         let (matrix, rows) = match (&mtp.subset, head) {
@@ -138,13 +143,20 @@ impl<B: Backend> Engine<B> {
     /// # Errors
     /// A device fault.
     pub(crate) fn keep_streams(&mut self, feeds: &[Feed<'_>]) -> Result<(), Error> {
-        let Self { backend, weights, slots, scratch, mtp: Some(mtp), hp, window, .. } = self else {
+        let Self { backend, weights, slots, scratch, mtp: Some(mtp), hp, config, window, .. } =
+            self
+        else {
             return Ok(());
         };
         let Scratch { x, layers, .. } = scratch;
         let (hc, token_embd) = (&weights.hc, &weights.token_embd);
-        let mut context =
-            MtpContext { backend: &mut *backend, hc, choice: choice(hp), layers, token_embd };
+        let mut context = MtpContext {
+            backend: &mut *backend,
+            hc,
+            routing: routing(hp, config),
+            layers,
+            token_embd,
+        };
         for (feed, run) in feeds.iter().zip(window.runs()) {
             let Feed { slot, tokens, commit, .. } = *feed;
             let history = slots.tokens(slot);

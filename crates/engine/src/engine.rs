@@ -3,6 +3,7 @@
 use crate::capacity::{check_context, token_bytes};
 use crate::fingerprint::{self, Fingerprint};
 use crate::forward::Pass;
+use crate::layers::Routing;
 use crate::mtp::Mtp;
 use crate::probe::{NoProbe, Probe};
 use crate::scratch::Scratch;
@@ -88,8 +89,11 @@ impl<B: Backend> Engine<B> {
             None => None,
         };
         hp.mtp_layers = usize::from(block.is_some());
-        let EngineConfig { mtp, kv, rope_scaling, .. } = config;
-        let settings = format!("{} {mtp:?} {kv} {rope_scaling:?}", backend.name());
+        let EngineConfig { mtp, kv, rope_scaling, dials, .. } = config;
+        let mut settings = format!("{} {mtp:?} {kv} {rope_scaling:?}", backend.name());
+        if !dials.is_exact() {
+            settings.push_str(&format!(" {dials:?}"));
+        }
         let fingerprint = fingerprint::of_model(checkpoint, &settings);
         let slots = Slots::new(&mut backend, &weights, &config)?;
         let mtp = block.map(|block| Mtp::new(&mut backend, block, &hp, &config)).transpose()?;
@@ -321,7 +325,7 @@ impl<B: Backend> Engine<B> {
         let mut pass = Pass {
             backend: &mut self.backend,
             weights: &self.weights,
-            choice: choice(&self.hp),
+            routing: routing(&self.hp, &self.config),
             slots: &mut self.slots,
             scratch: &mut self.scratch,
             window: &self.window,
@@ -380,6 +384,7 @@ impl<B: Backend> Engine<B> {
 }
 
 /// How experts are chosen.
-pub(crate) fn choice(hp: &HyperParams) -> MoeChoice {
-    MoeChoice { experts: hp.moe.experts, used: hp.moe.used }
+pub(crate) fn routing(hp: &HyperParams, config: &EngineConfig) -> Routing {
+    let choice = MoeChoice { experts: hp.moe.experts, used: hp.moe.used };
+    Routing { choice, dials: config.dials }
 }

@@ -1,21 +1,20 @@
 //! The window forward pass: embedding, layers, head.
 
 use crate::Error;
-use crate::layers::{LayerPass, NgramRows};
+use crate::layers::{LayerPass, NgramRows, Routing};
 use crate::probe::Probe;
 use crate::routers;
 use crate::scratch::{HeadScratch, LOGIT_ROWS, Scratch};
 use crate::slots::Slots;
 use crate::weights::{HcReadWeights, Weights};
 use kernels::hc::HcRead;
-use kernels::moe::MoeChoice;
 use kernels::{Backend, HcShape, Window};
 
 /// Everything one pass works on.
 pub(crate) struct Pass<'a, B: Backend> {
     pub(crate) backend: &'a mut B,
     pub(crate) weights: &'a Weights<B>,
-    pub(crate) choice: MoeChoice,
+    pub(crate) routing: Routing,
     pub(crate) slots: &'a mut Slots<B>,
     pub(crate) scratch: &'a mut Scratch<B>,
     pub(crate) window: &'a Window,
@@ -29,7 +28,7 @@ impl<B: Backend> Pass<'_, B> {
         ngrams: NgramRows<'_>,
         probe: &mut dyn Probe,
     ) -> Result<(), Error> {
-        let Self { backend, weights, slots, scratch, window, choice } = self;
+        let Self { backend, weights, slots, scratch, window, routing } = self;
         let Scratch { x, layers, ple: ple_scratch, .. } = &mut **scratch;
         let hc = &weights.hc;
         let streams = window.rows() * hc.streams * hc.width;
@@ -37,7 +36,7 @@ impl<B: Backend> Pass<'_, B> {
         observe(*backend, probe, 0, x, streams)?;
 
         let mut pass =
-            LayerPass { backend: &mut **backend, hc, choice: *choice, window, scratch: layers };
+            LayerPass { backend: &mut **backend, hc, routing: *routing, window, scratch: layers };
         for (n, (layer, state)) in weights.layers.iter().zip(&mut slots.layers).enumerate() {
             if let (Some(ple), Some(buffers), Some(state)) =
                 (&layer.ple, &mut *ple_scratch, &mut slots.ple)
@@ -67,10 +66,10 @@ impl<B: Backend> Pass<'_, B> {
 
     /// Enters what the slots of the window set aside into their states: runs without rows.
     pub(crate) fn replay(&mut self) {
-        let Self { backend, weights, slots, scratch, window, choice } = self;
+        let Self { backend, weights, slots, scratch, window, routing } = self;
         let Scratch { x, layers, ple: ple_scratch, .. } = &mut **scratch;
-        let (hc, choice) = (&weights.hc, *choice);
-        let mut pass = LayerPass { backend: &mut **backend, hc, choice, window, scratch: layers };
+        let (hc, routing) = (&weights.hc, *routing);
+        let mut pass = LayerPass { backend: &mut **backend, hc, routing, window, scratch: layers };
         for (layer, state) in weights.layers.iter().zip(&mut slots.layers) {
             if let (Some(ple), Some(buffers), Some(state)) =
                 (&layer.ple, &mut *ple_scratch, &mut slots.ple)

@@ -8,18 +8,26 @@ use crate::scratch::{AttentionScratch, GdnScratch, LayerScratch, MoeScratch, Ple
 use crate::slots::LayerState;
 use crate::weights::{AttentionLayer, GdnLayer, Layer, Mixer, MoeLayer, PleLayer};
 use kernels::hc::HcRead;
-use kernels::moe::{ExpertMatrices, MoeChoice, SharedExpert};
+use kernels::moe::{ExpertMatrices, MoeChoice, RoutingDials, SharedExpert};
 use kernels::ple::PleInput;
 use kernels::qsa::{AttendQuery, IndexQuery, QsaKeys};
+use kernels::stored::StoredExperts;
 use kernels::{Backend, HcShape, Window};
 
 /// What a layer works with besides its own weights and state.
 pub(crate) struct LayerPass<'a, B: Backend> {
     pub(crate) backend: &'a mut B,
     pub(crate) hc: &'a HcShape,
-    pub(crate) choice: MoeChoice,
+    pub(crate) routing: Routing,
     pub(crate) window: &'a Window,
     pub(crate) scratch: &'a mut LayerScratch<B>,
+}
+
+/// How experts are chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Routing {
+    pub(crate) choice: MoeChoice,
+    pub(crate) dials: RoutingDials,
 }
 
 /// Table rows of every token, `[T, heads]`; empty without n-gram features.
@@ -54,15 +62,15 @@ impl<B: Backend> LayerPass<'_, B> {
         after: Option<&Layer<B>>,
         x: &mut B::Buffer,
     ) {
-        let Self { backend, hc, choice, window, scratch } = self;
+        let Self { backend, hc, routing, window, scratch } = self;
         let LayerScratch { u, inject, y, moe, .. } = &mut **scratch;
         let rows = window.rows();
 
         let out = HcRead { u: &mut *u, weights: &mut *inject };
         backend.hc_read(hc, &layer.hc_ffn.weights(), x, rows, out);
-        choose_experts(*backend, &layer.moe, rows, *choice, moe, u);
+        choose_experts(*backend, &layer.moe, rows, routing, moe, u);
         if let Some(after) = after {
-            forecast::read_ahead(*backend, &after.moe, rows, *choice, &mut moe.forecast, u);
+            forecast::read_ahead(*backend, &after.moe, rows, routing.choice, &mut moe.forecast, u);
         }
         moe_layer(*backend, &layer.moe, rows, moe, (&*u, &mut *y));
         backend.hc_inject(hc, inject, y, rows, x);
@@ -170,21 +178,42 @@ fn choose_experts<B: Backend>(
     backend: &mut B,
     layer: &MoeLayer<B>,
     rows: usize,
-    choice: MoeChoice,
+    routing: &Routing,
     s: &mut MoeScratch<B>,
     u: &B::Buffer,
 ) {
     backend.matmul(&layer.router, u, rows, &mut s.router);
     if let Some(stored) = &layer.stored {
-        backend.moe_plan(&s.router, rows, choice, &mut s.plan);
+        plan(backend, stored.into(), rows, routing, s);
         backend.moe_want(&s.plan, stored);
     }
     backend.matmul(&layer.shared_gate, u, rows, &mut s.shared_gate);
     backend.matmul(&layer.shared_up, u, rows, &mut s.shared_up);
     backend.matmul(&layer.shared_gate_inp, u, rows, &mut s.shared_gate_inp);
     if layer.stored.is_none() {
-        backend.moe_plan(&s.router, rows, choice, &mut s.plan);
+        plan(backend, None, rows, routing, s);
     }
+}
+
+/// The experts of every row by the router's logits.
+fn plan<B: Backend>(
+    backend: &mut B,
+    stored: Option<&StoredExperts>,
+    rows: usize,
+    Routing { choice, dials }: &Routing,
+    s: &mut MoeScratch<B>,
+) {
+    if dials.is_exact() {
+        backend.moe_plan(&s.router, rows, *choice, &mut s.plan);
+        return;
+    }
+    // Without a store all are as good as in memory.
+    s.held.clear();
+    s.held.resize(choice.experts, stored.is_none());
+    if let Some(stored) = stored {
+        stored.source.resident(stored.layer, &mut s.held);
+    }
+    backend.moe_plan_dialled(&s.router, rows, *choice, (dials, &s.held), &mut s.plan);
 }
 
 /// Routed experts, as they were chosen, and the shared expert: `y = MoE(u)`.

@@ -13,14 +13,13 @@ mod snapshot;
 
 pub(crate) use snapshot::{MtpSnapshot, rows_of};
 
-use crate::layers::LayerPass;
+use crate::layers::{LayerPass, Routing};
 use crate::scratch::LayerScratch;
 use crate::slots::{LayerState, Slots};
 use crate::speculation::MAX_DEPTH;
 use crate::weights::{Mixer, MtpWeights};
 use crate::{DraftStep, EngineConfig, Error};
 use kernels::Commit;
-use kernels::moe::MoeChoice;
 use kernels::{Backend, HcShape, Run, Window};
 use model::{DraftVocab, HyperParams};
 use std::ops::Range;
@@ -100,7 +99,7 @@ impl MtpSlot {
 pub(crate) struct MtpContext<'a, B: Backend> {
     pub(crate) backend: &'a mut B,
     pub(crate) hc: &'a HcShape,
-    pub(crate) choice: MoeChoice,
+    pub(crate) routing: Routing,
     pub(crate) layers: &'a mut LayerScratch<B>,
     pub(crate) token_embd: &'a B::Matrix,
 }
@@ -323,7 +322,7 @@ impl<B: Backend> Mtp<B> {
     /// The block on the streams in `x` and the tokens in `tokens`; its streams replace those in
     /// `x`.
     fn pass(&mut self, context: &mut MtpContext<'_, B>) {
-        let MtpContext { backend, hc, choice, layers, token_embd } = context;
+        let MtpContext { backend, hc, routing, layers, token_embd } = context;
         let (rows, weights) = (self.window.rows(), &self.weights);
         let embedding = weights.embed.as_ref().unwrap_or(token_embd);
         backend.embed(embedding, &self.tokens, 1, &mut self.e);
@@ -332,7 +331,7 @@ impl<B: Backend> Mtp<B> {
         backend.matmul(&weights.eh_proj, &self.both, rows * hc.streams, &mut self.x);
         let window = &self.window;
         let mut pass =
-            LayerPass { backend: &mut **backend, hc, choice: *choice, window, scratch: layers };
+            LayerPass { backend: &mut **backend, hc, routing: *routing, window, scratch: layers };
         pass.mix(&weights.layer, &mut self.state, &mut self.x);
         pass.experts(&weights.layer, None, &mut self.x);
     }

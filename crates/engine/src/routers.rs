@@ -66,7 +66,7 @@ fn show<B: Backend>(
     layer: usize,
     seen: RouterView,
 ) -> Result<(), Error> {
-    let mut logits = vec![0.0; pass.window.rows() * pass.choice.experts];
+    let mut logits = vec![0.0; pass.window.rows() * pass.routing.choice.experts];
     pass.backend.download(&pass.scratch.moe.router, &mut logits)?;
     probe.router(layer, seen, &logits);
     Ok(())

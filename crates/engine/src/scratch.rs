@@ -67,6 +67,8 @@ pub(crate) struct MoeScratch<B: Backend> {
     /// What the next layer's router is likely to say.
     pub(crate) forecast: Forecast<B>,
     pub(crate) plan: B::Plan,
+    /// Which experts are in memory, for dials.
+    pub(crate) held: Vec<bool>,
     /// `[T * used, F]`.
     pub(crate) act: B::Buffer,
     /// `[T * used, H]`.
@@ -162,6 +164,7 @@ impl<B: Backend> LayerScratch<B> {
                 router: buffer(rows, moe.experts)?,
                 forecast: Forecast::new(buffer(rows, moe.experts)?),
                 plan,
+                held: Vec::new(),
                 act: buffer(rows, moe.used * moe.expert_ff)?,
                 part: buffer(rows, moe.used * h)?,
                 shared_gate_inp: buffer(rows, 1)?,

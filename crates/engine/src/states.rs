@@ -1,6 +1,6 @@
 //! Looking at the states of a sequence: copies for tests and tools, and a hash of them all.
 
-use crate::engine::choice;
+use crate::engine::routing;
 use crate::forward::Pass;
 use crate::slots::LayerState;
 use crate::weights::Mixer;
@@ -33,7 +33,7 @@ impl<B: Backend> Engine<B> {
         let mut pass = Pass {
             backend: &mut self.backend,
             weights: &self.weights,
-            choice: choice(&self.hp),
+            routing: routing(&self.hp, &self.config),
             slots: &mut self.slots,
             scratch: &mut self.scratch,
             window: &self.window,

@@ -19,6 +19,20 @@ pub trait Moe: Device {
         plan: &mut Self::Plan,
     );
 
+    /// As [`Moe::moe_plan`], with dials turned; `held[e]` tells which experts are in memory. Devices
+    /// without use for dials choose as the router does.
+    fn moe_plan_dialled(
+        &mut self,
+        logits: &Self::Buffer,
+        rows: usize,
+        choice: MoeChoice,
+        (dials, held): (&RoutingDials, &[bool]),
+        plan: &mut Self::Plan,
+    ) {
+        let _ = (dials, held);
+        self.moe_plan(logits, rows, choice, plan);
+    }
+
     /// `act[pair] = silu(gate_e u[t]) * (up_e u[t])`: `u` is `[rows, H]`, `act` is `[rows * used,
     /// F]`.
     fn moe_gate_up(
@@ -71,6 +85,27 @@ pub trait Moe: Device {
         shared: SharedExpert<'_, Self::Buffer>,
         y: &mut Self::Buffer,
     );
+}
+
+/// Other experts than the router's first choices, to read less. Both change results.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RoutingDials {
+    /// In place of a chosen expert that is not in memory, the likeliest one is used that is, not
+    /// chosen yet, and has at least this share of the chosen one's probability: above 0, at most 1.
+    pub prefer_resident: Option<f32>,
+    /// A window of 2 to [`RoutingDials::MAX_BUDGET_ROWS`] rows uses at most so many experts of a layer:
+    /// those of the largest probability summed over its rows.
+    pub window_experts: Option<usize>,
+}
+
+impl RoutingDials {
+    /// Rows of windows that check drafts, at most; larger ones are prompts.
+    pub const MAX_BUDGET_ROWS: usize = 16;
+
+    /// Whether every expert is the router's own choice.
+    pub fn is_exact(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How many experts there are and how many a row uses.

@@ -7,7 +7,7 @@ use crate::device::{Cpu, CpuMatrix};
 use crate::share::Shared;
 use crate::simd::elementwise::SwiGlu;
 use kernels::host::Plan;
-use kernels::moe::{ExpertMatrices, GateUp, MoeChoice, SharedExpert};
+use kernels::moe::{ExpertMatrices, GateUp, MoeChoice, RoutingDials, SharedExpert};
 use kernels::scalar::sigmoid;
 use kernels::stored::{StoredExperts, TakenExpert};
 use kernels::{Error, Moe};
@@ -80,6 +80,17 @@ impl Cpu {
 impl Moe for Cpu {
     fn moe_plan(&mut self, logits: &Vec<f32>, rows: usize, choice: MoeChoice, plan: &mut Plan) {
         plan.build(&logits[..rows * choice.experts], choice);
+    }
+
+    fn moe_plan_dialled(
+        &mut self,
+        logits: &Vec<f32>,
+        rows: usize,
+        choice: MoeChoice,
+        dials: (&RoutingDials, &[bool]),
+        plan: &mut Plan,
+    ) {
+        plan.build_dialled(&logits[..rows * choice.experts], choice, dials);
     }
 
     fn moe_want(&mut self, plan: &Plan, stored: &StoredExperts) {

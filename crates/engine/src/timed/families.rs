@@ -5,7 +5,7 @@ use super::{HostBackend, Timed, TimedMatrix, f32_bytes};
 use kernels::gdn::{GdnInput, GdnSlot};
 use kernels::hc::HcRead;
 use kernels::host::{KvSlot, Selection};
-use kernels::moe::{ExpertMatrices, GateUp, MoeChoice, SharedExpert};
+use kernels::moe::{ExpertMatrices, GateUp, MoeChoice, RoutingDials, SharedExpert};
 use kernels::mtp::MtpNorms;
 use kernels::ple::PleInput;
 use kernels::qsa::{AttendQuery, IndexQuery, QsaKeys};
@@ -61,6 +61,18 @@ impl<B: HostBackend> Moe for Timed<B> {
     ) {
         let moved = Moved::weights(plan.groups().len() * down.expert_bytes);
         self.timed(Part::DOWN, moved, |inner| inner.moe_down(plan, &down.inner, act, part));
+    }
+
+    fn moe_plan_dialled(
+        &mut self,
+        logits: &B::Buffer,
+        rows: usize,
+        choice: MoeChoice,
+        dials: (&RoutingDials, &[bool]),
+        plan: &mut B::Plan,
+    ) {
+        let call = |inner: &mut B| inner.moe_plan_dialled(logits, rows, choice, dials, plan);
+        self.timed(Part::MOE_PLAN, Moved::nothing(), call);
     }
 
     fn moe_want(&mut self, plan: &B::Plan, stored: &StoredExperts) {

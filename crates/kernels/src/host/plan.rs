@@ -1,7 +1,7 @@
 //! The rows of a window grouped by expert.
 
 use super::order::{index, key, select};
-use crate::moe::MoeChoice;
+use crate::moe::{MoeChoice, RoutingDials};
 
 /// Choices of a window: per row `used` experts with their weights, and the pairs sorted by expert.
 ///
@@ -62,6 +62,75 @@ impl Plan {
         self.experts.extend(chosen.iter().map(|&key| index(key)));
     }
 
+    /// As [`Plan::build`], with dials turned; `held[e]` tells which experts are in memory.
+    pub fn build_dialled(
+        &mut self,
+        logits: &[f32],
+        choice: MoeChoice,
+        (dials, held): (&RoutingDials, &[bool]),
+    ) {
+        self.build(logits, choice);
+        let MoeChoice { experts, used } = choice;
+        let rows = self.rows();
+        let mut open = vec![true; experts];
+        if let Some(budget) = dials.window_experts
+            && (2..=RoutingDials::MAX_BUDGET_ROWS).contains(&rows)
+            && self.groups.len() > budget.max(used)
+        {
+            open = most_probable(logits, experts, budget.max(used));
+            for (t, row) in logits.chunks_exact(experts).enumerate() {
+                self.change_row(t, row, |_, other| open[other as usize], |e| !open[e as usize]);
+            }
+        }
+        if let Some(share) = dials.prefer_resident {
+            let gap = share.ln();
+            for (t, row) in logits.chunks_exact(experts).enumerate() {
+                let near = |e: u32, other: u32| {
+                    let (e, other) = (e as usize, other as usize);
+                    open[other] && held[other] && row[other] >= row[e] + gap
+                };
+                self.change_row(t, row, near, |e| !held[e as usize]);
+            }
+        }
+        self.group(experts);
+    }
+
+    /// Puts in place of every choice `e` of a row that `goes`, the least likely of them first, the
+    /// likeliest other expert that is not chosen and `may(e, other)`; if there is none, `e` stays.
+    fn change_row(
+        &mut self,
+        t: usize,
+        logits: &[f32],
+        may: impl Fn(u32, u32) -> bool,
+        goes: impl Fn(u32) -> bool,
+    ) {
+        let chosen = &mut self.experts[t * self.used..(t + 1) * self.used];
+        let mut changed = false;
+        for j in (0..chosen.len()).rev() {
+            let e = chosen[j];
+            if !goes(e) {
+                continue;
+            }
+            let others = (0..logits.len() as u32).filter(|o| !chosen.contains(o) && may(e, *o));
+            if let Some(other) = others.min_by_key(|&o| key(logits[o as usize], o)) {
+                chosen[j] = other;
+                changed = true;
+            }
+        }
+        if !changed {
+            return;
+        }
+        chosen.sort_by_key(|&e| key(logits[e as usize], e));
+        let largest = logits[chosen[0] as usize];
+        let weights = &mut self.weights[t * self.used..(t + 1) * self.used];
+        for (weight, &e) in weights.iter_mut().zip(chosen.iter()) {
+            *weight = (logits[e as usize] - largest).exp();
+        }
+        let total: f32 = weights.iter().sum();
+        let total = if logits.iter().any(|x| x.is_nan()) { f32::NAN } else { total };
+        weights.iter_mut().for_each(|w| *w /= total);
+    }
+
     /// Sorts the pairs by expert, and pairs of one expert by index, counting first.
     fn group(&mut self, experts: usize) {
         self.places.clear();
@@ -116,6 +185,23 @@ impl Plan {
     }
 }
 
+/// The `budget` experts of the largest probability, summed over the rows.
+fn most_probable(logits: &[f32], experts: usize, budget: usize) -> Vec<bool> {
+    let mut mass = vec![0.0_f32; experts];
+    for row in logits.chunks_exact(experts) {
+        let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let total: f32 = row.iter().map(|x| (x - largest).exp()).sum();
+        for (mass, x) in mass.iter_mut().zip(row) {
+            *mass += (x - largest).exp() / total;
+        }
+    }
+    let mut keys: Vec<u64> = mass.iter().zip(0..).map(|(&mass, e)| key(mass, e)).collect();
+    select(&mut keys, budget.min(experts));
+    let mut open = vec![false; experts];
+    keys[..budget.min(experts)].iter().for_each(|&key| open[index(key) as usize] = true);
+    open
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +227,54 @@ mod tests {
             chosen.sort_unstable();
             chosen.dedup();
             assert!(chosen.len() == 3 && chosen.iter().all(|&e| e < 4), "{row:?}: {chosen:?}");
+        }
+    }
+
+    fn dialled(logits: &[f32], held: &[bool], dials: RoutingDials) -> Plan {
+        let mut plan = Plan::default();
+        let choice = MoeChoice { experts: held.len(), used: 2 };
+        plan.build_dialled(logits, choice, (&dials, held));
+        plan
+    }
+
+    #[test]
+    fn an_expert_in_memory_stands_in_for_one_that_is_nearly_as_likely() {
+        let logits = [2.0, 1.0, 0.9, 0.5];
+        let held = [true, false, false, true];
+        let with = |share| RoutingDials { prefer_resident: Some(share), ..RoutingDials::default() };
+        // exp(0.5 - 1.0) is 0.61.
+        assert_eq!(dialled(&logits, &held, with(0.6)).experts(), [0, 3]);
+        assert_eq!(dialled(&logits, &held, with(0.62)).experts(), [0, 1]);
+        assert_eq!(dialled(&logits, &[true; 4], with(0.01)).experts(), [0, 1]);
+        assert_eq!(dialled(&logits, &[false; 4], with(0.01)).experts(), [0, 1]);
+        let plan = dialled(&logits, &held, with(0.5));
+        let weight = 1.0 / (1.0 + (-1.5_f32).exp());
+        assert!((plan.weights()[0] - weight).abs() < 1e-6 && plan.groups().len() == 2);
+    }
+
+    #[test]
+    fn a_window_keeps_to_the_experts_that_its_rows_want_most() {
+        let logits = [3.0, 2.0, 0.0, 0.0, 3.0, 0.0, 2.0, 0.5, 3.0, 2.0, 0.0, 0.0];
+        let dials = RoutingDials { window_experts: Some(2), ..RoutingDials::default() };
+        let plan = dialled(&logits, &[false; 4], dials);
+        assert_eq!(plan.experts(), [0, 1, 0, 1, 0, 1]);
+        assert_eq!(plan.groups().len(), 2);
+        // A single row, and a budget that is not reached, change nothing.
+        assert_eq!(dialled(&logits[4..8], &[false; 4], dials).experts(), [0, 2]);
+        let dials = RoutingDials { window_experts: Some(3), ..RoutingDials::default() };
+        assert_eq!(dialled(&logits, &[false; 4], dials).experts(), [0, 1, 0, 2, 0, 1]);
+    }
+
+    #[test]
+    fn dials_choose_valid_experts_from_anything() {
+        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        let dials = RoutingDials { prefer_resident: Some(0.5), window_experts: Some(2) };
+        for row in [[nan; 4], [nan, inf, -inf, 1.0], [-inf; 4], [inf; 4]] {
+            let logits = [row, row].concat();
+            let plan = dialled(&logits, &[false, true, true, false], dials);
+            for pair in plan.experts().chunks_exact(2) {
+                assert!(pair[0] != pair[1] && pair.iter().all(|&e| e < 4), "{row:?}: {pair:?}");
+            }
         }
     }
 }

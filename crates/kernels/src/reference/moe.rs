@@ -3,13 +3,24 @@
 use super::Reference;
 use super::gemv::expert_matmul;
 use crate::host::Plan;
-use crate::moe::{GateUp, MoeChoice, SharedExpert};
+use crate::moe::{GateUp, MoeChoice, RoutingDials, SharedExpert};
 use crate::scalar::{sigmoid, silu};
 use crate::{Moe, Weight};
 
 impl Moe for Reference {
     fn moe_plan(&mut self, logits: &Vec<f32>, rows: usize, choice: MoeChoice, plan: &mut Plan) {
         plan.build(&logits[..rows * choice.experts], choice);
+    }
+
+    fn moe_plan_dialled(
+        &mut self,
+        logits: &Vec<f32>,
+        rows: usize,
+        choice: MoeChoice,
+        dials: (&RoutingDials, &[bool]),
+        plan: &mut Plan,
+    ) {
+        plan.build_dialled(&logits[..rows * choice.experts], choice, dials);
     }
 
     fn moe_gate_up(
