@@ -36,7 +36,7 @@ pub use bytes::Bytes;
 pub use error::{Error, Origin, SplitFault};
 pub use fault::Fault;
 pub use metadata::Metadata;
-pub use model::{Gguf, OpenOptions, ReadMode};
+pub use model::{Gguf, Locked, OpenOptions, ReadMode};
 pub use split::{COUNT_KEY, split_paths};
 pub use tensor::TensorInfo;
 pub use tensor_type::{TensorType, TypeIdError};

@@ -16,6 +16,21 @@ pub(crate) fn map(file: &File, len: usize) -> io::Result<Mmap> {
     unsafe { MmapOptions::new().len(len).map(file) }
 }
 
+/// Maps a range of a file a second time and keeps its pages in memory while the map lives. Both maps
+/// share the pages of the system's cache, so what is read through the first is there too.
+#[cfg(unix)]
+pub(crate) fn lock(file: &File, offset: u64, len: usize) -> io::Result<Mmap> {
+    // SAFETY: as for [`map`]; this one is never read at all.
+    let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file) }?;
+    map.lock()?;
+    Ok(map)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn lock(_: &File, _: u64, _: usize) -> io::Result<Mmap> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Reads the first `len` bytes of a file into page-aligned memory.
 pub(crate) fn read(mut file: &File, len: usize) -> io::Result<Mmap> {
     let mut memory = MmapMut::map_anon(len)?;

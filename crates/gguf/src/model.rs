@@ -52,6 +52,27 @@ struct Model {
     contents: Vec<Contents>,
 }
 
+/// Bytes of a model that stay in memory.
+pub struct Locked {
+    bytes: u64,
+    /// Held, never read.
+    maps: Vec<Mmap>,
+}
+
+impl Locked {
+    /// How many.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl fmt::Debug for Locked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, ranges) = (self.bytes, self.maps.len());
+        f.debug_struct("Locked").field("bytes", &bytes).field("ranges", &ranges).finish()
+    }
+}
+
 /// The bytes of one part.
 struct Contents {
     metadata: Metadata,
@@ -153,6 +174,46 @@ impl Gguf {
     /// If the description names a part that this model does not have.
     pub fn file_offset(&self, tensor: &TensorInfo) -> u64 {
         self.model.contents[tensor.part].data_start + tensor.offset
+    }
+
+    /// Keeps the bytes of some tensors in memory for as long as the result lives, where the system
+    /// allows it: other programs' needs no longer drive them out. Reads them all.
+    ///
+    /// # Errors
+    /// When the system does not, most often because of its limit for locked memory (`ulimit -l`).
+    ///
+    /// # Panics
+    /// If a description names a part that this model does not have.
+    pub fn lock<'a>(
+        &self,
+        tensors: impl IntoIterator<Item = &'a TensorInfo>,
+    ) -> Result<Locked, Error> {
+        let mut ranges: Vec<(usize, u64, u64)> = tensors
+            .into_iter()
+            .map(|tensor| (tensor.part, self.file_offset(tensor), tensor.bytes))
+            .collect();
+        ranges.sort_unstable();
+        // Neighbours are locked together: a map each would be many.
+        let mut joined: Vec<(usize, u64, u64)> = Vec::new();
+        for (part, start, bytes) in ranges {
+            match joined.last_mut() {
+                Some((p, first, len))
+                    if *p == part && start <= *first + *len + self.alignment() =>
+                {
+                    *len = (*len).max(start + bytes - *first);
+                }
+                _ => joined.push((part, start, bytes)),
+            }
+        }
+        let mut locked = Locked { bytes: 0, maps: Vec::new() };
+        for (part, start, bytes) in joined {
+            let path = &self.model.paths[part];
+            let failed = |source| Error::io(path, "keep in memory", source);
+            let file = File::open(path).map_err(failed)?;
+            locked.maps.push(map::lock(&file, start, bytes as usize).map_err(failed)?);
+            locked.bytes += bytes;
+        }
+        Ok(locked)
     }
 
     /// The model's files: one, or the parts in order.

@@ -90,3 +90,24 @@ fn large_headers() {
         assert_eq!(&*model.bytes(tensor), i.to_le_bytes());
     }
 }
+
+#[test]
+#[cfg(unix)]
+fn tensors_can_be_kept_in_memory_where_the_system_allows() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/qwen4exp/tiny-f32.gguf");
+    let file = Gguf::open(path).unwrap();
+    let some: Vec<_> = file.tensors().iter().step_by(3).take(4).collect();
+    let bytes: u64 = some.iter().map(|tensor| tensor.bytes).sum();
+    match file.lock(some) {
+        Ok(locked) => assert_eq!(locked.bytes(), bytes),
+        // A limit for locked memory of next to nothing is usual in containers.
+        Err(error) => assert!(error.to_string().contains("keep in memory"), "{error}"),
+    }
+    assert_eq!(file.lock([]).unwrap().bytes(), 0);
+    // Neighbours make one range, padding and all.
+    let whole = file.lock(file.tensors());
+    if let Ok(locked) = whole {
+        let all: u64 = file.tensors().iter().map(|tensor| tensor.bytes).sum();
+        assert!(locked.bytes() >= all && locked.bytes() <= file.file_bytes());
+    }
+}
