@@ -84,7 +84,7 @@ fn models() -> Vec<(&'static str, Checkpoint)> {
 }
 
 fn configs(checkpoint: &Checkpoint) -> Vec<EngineConfig> {
-    let plain = EngineConfig { context: checkpoint.hp.context.min(900), ..EngineConfig::default() };
+    let plain = EngineConfig { context: checkpoint.hp.context.min(600), ..EngineConfig::default() };
     let drafting = EngineConfig { deferred: 9, chunk: 64, mtp: None, ..plain };
     let mut configs = vec![
         plain,
@@ -167,6 +167,29 @@ fn experts_are_mapped_if_all_fit_stored_if_some_do_and_else_there_is_an_error() 
         };
         assert_eq!((shortfall.need, shortfall.limit.bytes), (smallest, short));
         assert_eq!(shortfall.setting(), format!("--ram {}M", smallest.div_ceil(1 << 20)));
+        assert!(shortfall.to_string().contains(&format!("{} would do", shortfall.setting())));
+    }
+}
+
+#[test]
+fn a_context_that_is_told_to_fit_does() {
+    let (_, checkpoint) = models().swap_remove(0);
+    let mtp = Some(NormExtent::Whole);
+    for (mtp, slots, kv) in [(None, 1, KvType::F32), (mtp, 3, KvType::Q8_0)] {
+        let config = EngineConfig { slots, kv, mtp, context: 1000, ..EngineConfig::default() };
+        let plan =
+            |context| MemoryPlan::new(&checkpoint, &EngineConfig { context, ..config }).unwrap();
+        let short = plan(700).smallest();
+        let Err(Error::MemoryLimit(shortfall)) = plan(1000).place(limit(short)) else {
+            panic!("{short} bytes are enough")
+        };
+        let context = shortfall.context().unwrap();
+        assert!(context <= 700 && plan(context).smallest() <= short, "{context} tokens");
+        assert!(shortfall.to_string().contains(&format!("so would --ctx {context};")));
+        let Err(Error::MemoryLimit(shortfall)) = plan(1000).place(limit(0)) else {
+            panic!("nothing is enough")
+        };
+        assert_eq!(shortfall.context(), None);
     }
 }
 

@@ -19,7 +19,7 @@ const ATTENTION_ROWS: usize = 8;
 /// Bytes that a pair of a row and an expert, an expert, and a row take in plans and selections.
 const PLANNED: [usize; 3] = [24, 40, 64];
 
-/// Bytes of all buffers of an engine of these sizes; `hp` says whether the drafting block is loaded.
+/// Bytes of all buffers of an engine of these sizes; `hp` says whether there is a drafting block.
 pub(super) fn bytes(hp: &HyperParams, config: &EngineConfig) -> u64 {
     let drafts = hp.mtp_layers > 0;
     let kept = if drafts { kept_rows(config) } else { 0 };

@@ -1,6 +1,6 @@
 //! Where the routed experts live, under a limit.
 
-use super::{MemoryLimit, MemoryPlan, Size, WeightBytes};
+use super::{LimitSource, MemoryLimit, MemoryPlan, Size, StateBytes, WeightBytes};
 use crate::{EngineConfig, Error};
 use kernels::KvType;
 use std::fmt;
@@ -76,6 +76,15 @@ impl Shortfall {
         format!("{} {}M", self.option, self.need.div_ceil(1 << 20))
     }
 
+    /// The longest context with which all else would fit; `None` if none is that short.
+    pub fn context(&self) -> Option<usize> {
+        let StateBytes { keys_values, index_keys, .. } = self.plan.states;
+        let context = self.plan.config.context;
+        let per_token = (keys_values.saturating_add(index_keys) / context as u64).max(1);
+        let over = self.need.saturating_sub(self.limit.bytes).div_ceil(per_token);
+        context.checked_sub(usize::try_from(over).ok()?).filter(|&context| context > 0)
+    }
+
     /// What is needed for what.
     fn parts(&self) -> Vec<(u64, String)> {
         let MemoryPlan { weights, states, buffers, table_cache, program, config } = &self.plan;
@@ -100,18 +109,26 @@ impl Shortfall {
         parts
     }
 
-    /// Settings that need less.
+    /// What would do, and settings that need less.
     fn advice(&self) -> String {
         let EngineConfig { slots, kv, .. } = self.plan.config;
-        let mut advice = vec!["a shorter --ctx"];
+        let mut advice = match self.limit.source {
+            LimitSource::Setting => format!("{} would do", self.setting()),
+            // A larger setting finds no more memory than there is.
+            _ => format!("{} would do if there were so much", self.setting()),
+        };
+        let mut others = String::new();
+        match self.context() {
+            Some(context) => advice += &format!(", and so would --ctx {context}"),
+            None => others += "a shorter --ctx, ",
+        }
         if slots > 1 {
-            advice.push("fewer --slots");
+            others += "fewer --slots, ";
         }
         if kv != KvType::Q8_0 {
-            advice.push("--kv q8_0");
+            others += "--kv q8_0, ";
         }
-        advice.push("a smaller --chunk");
-        advice.join(", ")
+        format!("{advice}; less is needed with {others}a smaller --chunk")
     }
 }
 
@@ -124,7 +141,6 @@ impl fmt::Display for Shortfall {
         let parts = self.parts();
         let parts: Vec<String> =
             parts.iter().map(|(bytes, what)| format!("{} {what}", Size(*bytes))).collect();
-        write!(f, ": {}; {} would do, ", parts.join(", "), self.setting())?;
-        write!(f, "and less is needed with {}", self.advice())
+        write!(f, ": {}; {}", parts.join(", "), self.advice())
     }
 }
