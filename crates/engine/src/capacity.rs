@@ -25,13 +25,19 @@ pub fn token_bytes(hp: &HyperParams, config: &EngineConfig) -> u64 {
 /// Refuses a context that the model does not reach, or that memory could not hold even if the model
 /// itself took none. (Its file is mapped: what it takes can be given back.)
 pub(crate) fn check_context(hp: &HyperParams, config: &EngineConfig) -> Result<(), Error> {
+    check_reach(hp, config)?;
+    let Some(available) = available_memory() else { return Ok(()) };
+    check_memory(config, token_bytes(hp, config), available)
+}
+
+/// Refuses a context that the model does not reach.
+pub(crate) fn check_reach(hp: &HyperParams, config: &EngineConfig) -> Result<(), Error> {
     let (context, limit) = (config.context, config.rope_scaling.reach(hp.context));
     if context > limit {
         let scale = context.div_ceil(hp.context.max(1));
         return Err(Error::ContextTooLong { context, limit, scale });
     }
-    let Some(available) = available_memory() else { return Ok(()) };
-    check_memory(config, token_bytes(hp, config), available)
+    Ok(())
 }
 
 fn check_memory(config: &EngineConfig, token_bytes: u64, available: u64) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 //! What can go wrong when a model is run.
 
+use crate::memory::Shortfall;
 use crate::sampling::SamplingError;
 
 /// An error of the engine; each message says what to do.
@@ -174,6 +175,9 @@ pub enum Error {
         /// Tokens of context that memory has room for.
         fits: u64,
     },
+    /// What any token needs is more than may be taken of memory.
+    #[error("{0}")]
+    MemoryLimit(Box<Shortfall>),
     /// A setting of the engine makes no sense.
     #[error("{what}: {value} is not usable, {rule}")]
     BadSetting {

@@ -4,7 +4,8 @@
 //! sequence's state each). [`Engine::forward`] runs one window: the next tokens of any slots. A
 //! token's logits are the same bits whatever else is in its window. [`Generator`] is the loop that
 //! draws tokens and streams text; [`speculation`] makes it faster and never changes it,
-//! [`cache`] spares it what was computed before. [`timed`] shows where the time goes.
+//! [`cache`] spares it what was computed before. [`timed`] shows where the time goes. [`memory`]
+//! says what all of it takes, before a model is loaded.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -22,6 +23,7 @@ mod forecast;
 mod forward;
 mod generate;
 mod layers;
+pub mod memory;
 mod mtp;
 mod probe;
 mod routers;

@@ -28,6 +28,11 @@ use std::ops::Range;
 /// the first draft after it costs no more than a token.
 const KEPT: usize = 16;
 
+/// Rows of streams that each slot of an engine of these sizes keeps.
+pub(crate) fn kept_rows(config: &EngineConfig) -> usize {
+    KEPT.max(config.deferred)
+}
+
 /// The block with its states.
 pub(crate) struct Mtp<B: Backend> {
     pub(crate) weights: MtpWeights<B>,
@@ -123,8 +128,8 @@ impl<B: Backend> Mtp<B> {
         hp: &HyperParams,
         config: &EngineConfig,
     ) -> Result<Self, Error> {
-        let EngineConfig { slots, context, chunk, deferred, kv, .. } = *config;
-        let kept_rows = KEPT.max(deferred);
+        let EngineConfig { slots, context, chunk, kv, .. } = *config;
+        let kept_rows = kept_rows(config);
         let most_rows = chunk.saturating_add(kept_rows);
         let Mixer::Attention(attention) = &weights.layer.mixer else {
             unreachable!("a drafting block is read as an attention layer")

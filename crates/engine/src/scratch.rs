@@ -176,6 +176,29 @@ impl<B: Backend> LayerScratch<B> {
     }
 }
 
+/// Values of all buffers that [`Scratch::new`] makes.
+pub(crate) fn values(hp: &HyperParams, rows: usize) -> u64 {
+    let (h, wide, moe) = (hp.embd, hp.hc.streams * hp.embd, &hp.moe);
+    let gdn = 2 * (hp.gdn_channels() + hp.gdn.value_heads + hp.gdn_value_dim());
+    let attention = 3 * hp.attn_dim() + 2 * hp.kv_dim();
+    let index = hp.index_dim() + hp.indexer.head_dim;
+    let sparse_block = hp.mtp_layers * usize::from(hp.mtp_block > 0);
+    let experts = moe.experts + moe.used * (moe.expert_ff + h) + 1 + 2 * moe.shared_ff + h;
+    let ngrams = hp.ple.as_ref().map_or(0, |ple| ple.width() + wide + h);
+    let widths = [
+        (1, wide + 2 * h + hp.hc.streams),
+        (hp.gdn_layers(), gdn),
+        (hp.attn_layers() + hp.mtp_layers, attention),
+        (hp.sparse_layers() + sparse_block, index),
+        (1, experts),
+        (1, ngrams),
+    ];
+    let there = widths.into_iter().filter(|(layers, _)| *layers > 0);
+    let of_rows = there.map(|(_, width)| (rows as u64).saturating_mul(width as u64));
+    let head = (LOGIT_ROWS * (wide + h + hp.vocab)) as u64;
+    of_rows.fold(head, u64::saturating_add)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,6 +209,42 @@ mod tests {
         let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/qwen4exp");
         let file = gguf::Gguf::open(format!("{fixtures}/tiny-f32.gguf")).unwrap();
         Checkpoint::load(&file).unwrap().hp
+    }
+
+    /// Values of all buffers that are there.
+    fn made(scratch: &Scratch<Reference>) -> usize {
+        let Scratch { x, layers, ple, head } = scratch;
+        let LayerScratch { u, inject, y, gdn, attention, moe } = layers;
+        let GdnScratch { m, qkv, alpha, beta, z, o } = gdn;
+        let mut all = vec![x, u, inject, y, m, qkv, alpha, beta, z, o];
+        let AttentionScratch { q, k, v, index_q, index_k, o, selection: _ } = attention;
+        all.extend([q, k, v, index_q, index_k, o]);
+        let MoeScratch { router, plan: _, act, part, shared_gate_inp, .. } = moe;
+        all.extend([router, act, part, shared_gate_inp]);
+        all.extend([&moe.shared_gate, &moe.shared_up, &moe.shared]);
+        if let Some(PleScratch { e, key, value }) = ple {
+            all.extend([e, key, value]);
+        }
+        let HeadScratch { x, h, logits } = head;
+        all.extend([x, h, logits]);
+        all.iter().map(|buffer| buffer.len()).sum()
+    }
+
+    #[test]
+    fn the_values_are_counted_without_making_them() {
+        let whole = hyper_params();
+        let gdn_only = HyperParams { layers: vec![LayerKind::Gdn; 3], ..whole.clone() };
+        let dense = vec![LayerKind::Attention { block: 0 }; 2];
+        let dense = HyperParams { layers: dense, ple: None, ..whole.clone() };
+        let drafting = HyperParams { mtp_layers: 1, mtp_block: 4, ..gdn_only.clone() };
+        let dense_drafting = HyperParams { mtp_layers: 1, mtp_block: 0, ..gdn_only.clone() };
+        for hp in [whole, gdn_only, dense, drafting, dense_drafting] {
+            for rows in [1, 7, 64] {
+                let scratch = Scratch::new(&mut Reference, &hp, rows).unwrap();
+                assert_eq!(values(&hp, rows), made(&scratch) as u64, "{rows} rows");
+            }
+        }
+        assert_eq!(values(&hyper_params(), usize::MAX), u64::MAX);
     }
 
     #[test]

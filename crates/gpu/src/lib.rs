@@ -52,7 +52,7 @@ mod tunable;
 pub use adapter::{GpuOptions, adapters};
 pub use buffer::GpuBuffer;
 pub use device::Gpu;
-pub use matrix::Matrix;
+pub use matrix::{Matrix, weight_bytes};
 pub use moe::Plan;
 pub use profile::KernelTime;
 pub use qsa::{QsaState, Selection};

@@ -6,6 +6,7 @@ use crate::device::Gpu;
 use crate::formats::repack_rows;
 use crate::formats::{Format, Layout, MAX_PLANES, UNIT};
 use crate::tile::RowTiles;
+use gguf::TensorType;
 use kernels::{Activations, Error, Weight};
 use std::sync::{Arc, Mutex};
 
@@ -74,6 +75,14 @@ fn place(layout: &Layout, blocks: usize) -> (Vec<usize>, usize) {
         end += (bytes * blocks).next_multiple_of(ALIGN);
     }
     (places, end)
+}
+
+/// Bytes that `rows` rows of `n_in` values of type `ty` take on the device, but for what aligns
+/// them; `None` for a type that has no kernel.
+pub fn weight_bytes(ty: TensorType, n_in: usize, rows: usize) -> Option<u64> {
+    let layout = Format::of(ty)?.layout();
+    let blocks = (rows as u64).saturating_mul(n_in.div_ceil(layout.block) as u64);
+    Some(blocks.saturating_mul(layout.planes.iter().sum::<usize>() as u64))
 }
 
 impl Gpu {
@@ -150,5 +159,37 @@ impl Gpu {
         planes.places.iter_mut().zip(singles).for_each(|(place, plane)| *place = word(plane));
         planes.stride = if layout.code_planes > 1 { word(1) } else { 0 };
         Ok(Part { first_row, rows, buffer, planes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of 256 values, as docs/gpu.md has them; of a type without a layout of its own they
+    /// are a byte a value and scales. Rows are whole units.
+    #[test]
+    fn bytes_of_weights_are_known_before_they_are_loaded() {
+        let types = [
+            (TensorType::F32, 1024),
+            (TensorType::BF16, 512),
+            (TensorType::Q8_0, 272),
+            (TensorType::Q4_0, 144),
+            (TensorType::IQ4_XS, 136),
+            (TensorType::IQ3_S, 110),
+            (TensorType::IQ2_S, 82),
+            (TensorType::Q2_K, 384),
+        ];
+        for (ty, bytes) in types {
+            assert_eq!(weight_bytes(ty, 512, 30), Some(60 * bytes), "{}", ty.name());
+        }
+        assert_eq!(weight_bytes(TensorType::Q8_0, 32, 3), Some(3 * 34));
+        assert_eq!(weight_bytes(TensorType::I32, 32, 3), None);
+        for format in Format::ALL {
+            let (layout, blocks) = (format.layout(), 33);
+            let summed = layout.planes.iter().sum::<usize>() * blocks;
+            let placed = place(layout, blocks).1;
+            assert!((summed..summed + ALIGN * layout.planes.len()).contains(&placed));
+        }
     }
 }

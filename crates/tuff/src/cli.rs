@@ -5,7 +5,7 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::{
     audit, bench, chat, conversations, convert, detokenize, draft_vocab, inspect, kld, logits,
-    parity, pull, render, requant, routes, run, serve, tokenize,
+    parity, plan, pull, render, requant, routes, run, serve, tokenize,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Conversations(conversations::Args),
     /// Show what is in a model file, check it, or dump one of its tensors.
     Inspect(inspect::Args),
+    /// Show what a model takes of memory, and whether it fits, without loading it.
+    Plan(Box<plan::Args>),
     /// Turn text into token ids.
     Tokenize(tokenize::Args),
     /// Turn token ids into text.
@@ -106,6 +108,7 @@ impl Command {
             Command::Routes(args) => args.quiet,
             Command::Conversations(_)
             | Command::Inspect(_)
+            | Command::Plan(_)
             | Command::Tokenize(_)
             | Command::Detokenize(_)
             | Command::Render(_) => false,

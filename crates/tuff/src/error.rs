@@ -212,7 +212,7 @@ fn engine_exit_code(error: &engine::Error) -> u8 {
         | engine::Error::Sampling(engine::SamplingError::NonFinite { .. })
         | engine::Error::SlotBroken { .. } => 1,
         engine::Error::Kernel(kernels::Error::KvWidth { .. }) => 4,
-        engine::Error::ContextMemory { .. } => 1,
+        engine::Error::ContextMemory { .. } | engine::Error::MemoryLimit(_) => 1,
         engine::Error::Kernel(_) | engine::Error::NonFiniteWeight { .. } => 3,
         _ => 4,
     }

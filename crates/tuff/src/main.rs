@@ -20,6 +20,7 @@ mod ids;
 mod interrupt;
 mod logging;
 mod making;
+mod memory;
 mod model_file;
 mod output;
 mod progress;

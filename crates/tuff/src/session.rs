@@ -17,6 +17,7 @@ use model::{Checkpoint, DraftVocab};
 use crate::args::{Chosen, DeviceArgs, Drafting, SpecArgs};
 use crate::draft_vocab_file;
 use crate::error::Error;
+use crate::memory;
 use crate::progress::{Progress, Show, Unit};
 use crate::units;
 
@@ -64,7 +65,7 @@ impl Session {
         let drafts = (spec.map_or(SpecMode::Off, SpecArgs::mode), vocab.flatten());
         if device.backend() == Chosen::Gpu {
             let loaded = device.new_gpu().and_then(|gpu| {
-                let mut engine = load(gpu, checkpoint, config, show)?;
+                let mut engine = load(gpu, checkpoint, config, (device, show))?;
                 let drafter = drafter(&mut engine, checkpoint, drafts.clone())?;
                 Ok(Session::Gpu(Box::new(engine), Box::new(drafter)))
             });
@@ -80,12 +81,12 @@ impl Session {
             Chosen::Cpu | Chosen::Gpu => {
                 let cpu = device.new_cpu();
                 tracing::info!("cpu: {} threads, {}", cpu.threads(), cpu.isa().name());
-                let mut engine = load(cpu, checkpoint, config, show)?;
+                let mut engine = load(cpu, checkpoint, config, (device, show))?;
                 let drafter = drafter(&mut engine, checkpoint, drafts)?;
                 Session::Cpu(Box::new(engine), Box::new(drafter))
             }
             Chosen::Reference => {
-                let mut engine = load(Reference, checkpoint, config, show)?;
+                let mut engine = load(Reference, checkpoint, config, (device, show))?;
                 let drafter = drafter(&mut engine, checkpoint, drafts)?;
                 Session::Reference(Box::new(engine), Box::new(drafter))
             }
@@ -238,7 +239,8 @@ pub(crate) fn load_draft_vocab<B: Backend>(
     Ok(())
 }
 
-/// Loads a model onto a backend and shows how far it is.
+/// Loads a model onto a backend and shows how far it is, if it fits into the memory that it may
+/// take.
 ///
 /// # Errors
 /// [`Error::Engine`].
@@ -246,8 +248,9 @@ pub(crate) fn load<B: Backend>(
     backend: B,
     checkpoint: &Checkpoint,
     config: EngineConfig,
-    show: Show,
+    (device, show): (&DeviceArgs, Show),
 ) -> Result<Engine<B>, Error> {
+    memory::placement(checkpoint, device, &config)?;
     let tensors = match config.mtp {
         Some(_) => checkpoint.tensors(),
         None => checkpoint.trunk_tensors(),

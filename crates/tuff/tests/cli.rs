@@ -6,11 +6,12 @@ mod common;
 
 use common::*;
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "run",
     "chat",
     "conversations",
     "inspect",
+    "plan",
     "tokenize",
     "detokenize",
     "render",

@@ -110,14 +110,20 @@ impl KvCache {
         Self { k: rows.clone(), v: rows, index: Vec::new(), blocks: Vec::new() }
     }
 
-    /// Makes room for `rows` tokens.
-    pub(super) fn reserve(&mut self, shape: &QsaShape, rows: usize) -> Result<(), Error> {
+    /// Makes room for `rows` tokens, of at most `most` that there will ever be.
+    pub(super) fn reserve(
+        &mut self,
+        shape: &QsaShape,
+        rows: usize,
+        most: usize,
+    ) -> Result<(), Error> {
         let row_bytes = self.k.row_bytes();
-        reserve(&mut self.k.bytes, rows, row_bytes)?;
-        reserve(&mut self.v.bytes, rows, row_bytes)?;
-        if let Some(blocks) = rows.checked_div(shape.block) {
-            reserve(&mut self.index, rows, shape.index_dim)?;
-            reserve(&mut self.blocks, blocks, shape.index_dim)?;
+        reserve(&mut self.k.bytes, (rows, most), row_bytes)?;
+        reserve(&mut self.v.bytes, (rows, most), row_bytes)?;
+        let whole = |rows: usize| rows.checked_div(shape.block);
+        if let (Some(blocks), Some(most_blocks)) = (whole(rows), whole(most)) {
+            reserve(&mut self.index, (rows, most), shape.index_dim)?;
+            reserve(&mut self.blocks, (blocks, most_blocks), shape.index_dim)?;
         }
         Ok(())
     }

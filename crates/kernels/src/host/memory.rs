@@ -4,6 +4,7 @@
 //! overcommits grants any of them, only to kill the process when the pages are used. So what the
 //! system says it has left is asked first.
 
+use super::available_memory;
 use crate::Error;
 
 /// Smaller requests are not worth a look at the system's figures.
@@ -21,13 +22,18 @@ pub fn zeroed(len: usize, what: &'static str) -> Result<Vec<f32>, Error> {
 }
 
 /// Makes room for `rows` rows of `width` values, growing by half at least so that the copying of a
-/// long sequence stays linear.
-pub(super) fn reserve<T>(values: &mut Vec<T>, rows: usize, width: usize) -> Result<(), Error> {
+/// long sequence stays linear, but not beyond the `most` rows that there will ever be.
+pub(super) fn reserve<T>(
+    values: &mut Vec<T>,
+    (rows, most): (usize, usize),
+    width: usize,
+) -> Result<(), Error> {
     let len = rows.saturating_mul(width);
     if len <= values.capacity() {
         return Ok(());
     }
-    grow(values, len.max(values.capacity() + values.capacity() / 2), "keys and values")
+    let by_half = values.capacity() + values.capacity() / 2;
+    grow(values, len.max(by_half.min(most.saturating_mul(width))), "keys and values")
 }
 
 /// Makes the capacity at least `len` values.
@@ -40,28 +46,6 @@ fn grow<T>(values: &mut Vec<T>, len: usize, what: &'static str) -> Result<(), Er
     values.try_reserve_exact(len.saturating_sub(values.len())).map_err(|_| short())
 }
 
-/// Bytes that the system can still give this process: free and reclaimable memory, less where a
-/// container allows less. `None` where the system does not say.
-pub fn available_memory() -> Option<u64> {
-    let free = kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
-    Some(container_room().map_or(free, |room| room.min(free)))
-}
-
-/// The value of `key` in a table of kB, in bytes.
-fn kilobytes(table: &str, key: &str) -> Option<u64> {
-    let line = table.lines().find_map(|line| line.strip_prefix(key))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
-/// Bytes below the limit of the control group, if it has one.
-fn container_room() -> Option<u64> {
-    let number = |name: &str| {
-        let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?;
-        text.trim().parse::<u64>().ok()
-    };
-    Some(number("memory.max")?.saturating_sub(number("memory.current")?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,15 +56,20 @@ mod tests {
         let result = zeroed(1 << 38, "a test");
         assert!(matches!(result, Err(Error::OutOfMemory { bytes, .. }) if bytes == 1 << 40));
         let mut values = vec![1.0; 3];
-        assert!(reserve(&mut values, 1 << 30, 1 << 8).is_err());
+        assert!(reserve(&mut values, (1 << 30, usize::MAX), 1 << 8).is_err());
         assert_eq!(values, [1.0; 3]);
         assert!(zeroed(usize::MAX, "a test").is_err());
     }
 
     #[test]
-    fn reads_the_system_s_table() {
-        let table = "MemTotal:       24000000 kB\nMemAvailable:   1024 kB\n";
-        assert_eq!(kilobytes(table, "MemAvailable:"), Some(1 << 20));
-        assert_eq!(kilobytes("MemAvailable: many", "MemAvailable:"), None);
+    fn room_grows_by_half_and_ends_at_the_most_that_is_needed() {
+        let mut values: Vec<f32> = Vec::new();
+        let capacities = [100, 101, 160, 230].map(|rows| {
+            reserve(&mut values, (rows, 240), 4).unwrap();
+            values.capacity()
+        });
+        assert_eq!(capacities, [400, 600, 900, 960]);
+        reserve(&mut values, (300, 240), 4).unwrap();
+        assert_eq!(values.capacity(), 1200);
     }
 }

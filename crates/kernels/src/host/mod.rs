@@ -4,12 +4,14 @@ mod kv;
 mod memory;
 mod order;
 mod plan;
+mod room;
 mod selection;
 mod state;
 
 pub use kv::{KvCache, KvRows};
-pub use memory::{available_memory, zeroed};
+pub use memory::zeroed;
 pub use plan::{Group, Plan};
+pub use room::{MemoryRoom, available_memory};
 pub use selection::Selection;
 pub use state::{AsideRows, GdnAside, GdnState, KvSlot, PleState, QsaState};
 

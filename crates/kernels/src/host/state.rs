@@ -183,7 +183,7 @@ impl QsaState {
     pub fn reserve(&mut self, shape: &QsaShape, slot: usize, len: usize) -> Result<(), Error> {
         const STEP: usize = 256;
         let rows = len.next_multiple_of(STEP).min(self.context).max(len);
-        self.slots[slot].reserve(shape, rows)
+        self.slots[slot].reserve(shape, rows, self.context)
     }
 
     /// Cache of `run`'s slot, about to get the run's tokens: what it holds from the run's first

@@ -9,6 +9,7 @@ use gpu::{Gpu, GpuOptions};
 use kernels::rope::RopeScaling;
 use kernels::{Activations, KvType};
 
+use super::MemoryArgs;
 use crate::error::Error;
 use crate::{gpu_device, terminal, tiles};
 
@@ -162,6 +163,9 @@ pub(crate) struct DeviceArgs {
     /// [default: 256, on a GPU 1024]
     #[arg(long, value_name = "TOKENS", value_parser = value_parser!(u64).range(1..=MAX_CONTEXT))]
     chunk: Option<u64>,
+    /// How much memory it may take.
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
 }
 
 /// Whether `--backend auto` came to the processors; said once.
@@ -349,6 +353,7 @@ impl OtherDeviceArgs {
             rope_scaling: self.b_rope_scaling.unwrap_or(a.rope_scaling),
             rope_scale: self.b_rope_scale.or(a.rope_scale),
             chunk: a.chunk,
+            memory: a.memory.clone(),
         }
     }
 }

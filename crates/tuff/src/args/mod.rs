@@ -3,6 +3,7 @@
 
 mod engine;
 mod formats;
+mod memory;
 mod model;
 mod sampling;
 mod server;
@@ -11,6 +12,7 @@ mod text;
 
 pub(crate) use engine::{Chosen, DeviceArgs, EngineArgs, MAX_THREADS, OtherDeviceArgs, parse_isa};
 pub(crate) use formats::{FormatArgs, WriteArgs, format_lists};
+pub(crate) use memory::MemoryArgs;
 pub(crate) use model::ModelArg;
 pub(crate) use sampling::{SamplingArgs, advised};
 pub(crate) use server::ServerArgs;

@@ -11,6 +11,7 @@ pub(crate) mod inspect;
 pub(crate) mod kld;
 pub(crate) mod logits;
 pub(crate) mod parity;
+pub(crate) mod plan;
 pub(crate) mod pull;
 pub(crate) mod render;
 pub(crate) mod requant;
@@ -34,6 +35,7 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Pull(args) => pull::run(&args),
         Command::Conversations(args) => conversations::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Detokenize(args) => detokenize::run(&args),
         Command::Render(args) => render::run(&args),

@@ -153,7 +153,8 @@ fn load<B: Backend>(
     let show = if args.quiet { Show::Never } else { Show::OnTerminal };
     let drafting = args.spec.drafting();
     let vocab = session::read_draft_vocab(checkpoint, &drafting)?;
-    let mut engine = session::load(backend, checkpoint, drafting.extend(sizes), show)?;
+    let how = (&args.engine.device, show);
+    let mut engine = session::load(backend, checkpoint, drafting.extend(sizes), how)?;
     session::load_draft_vocab(&mut engine, checkpoint, vocab)?;
     Ok(engine)
 }

@@ -144,7 +144,7 @@ impl<B: Backend> Windows<B> {
         let context = (BEFORE + WINDOWS * most.max(ROOM)).min(hp.context);
         let config = device.config(context, hp.context);
         let config = EngineConfig { chunk: config.chunk.max(most), ..config };
-        let engine = session::load(backend, checkpoint, config, plan.show)?;
+        let engine = session::load(backend, checkpoint, config, (device, plan.show))?;
         let id = |position| (uniform(1, position, 0) * hp.vocab as f64) as u32;
         let tokens = (0..context as u64).map(id).collect();
         Ok(Self { engine, tokens, logits: Vec::new() })

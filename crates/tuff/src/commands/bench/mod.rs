@@ -215,14 +215,15 @@ fn measure<B: Backend, P: Profiled>(
     let vocab = session::read_draft_vocab(checkpoint, &args.drafts.drafting())?;
     let mut measured = Measurements { windows: None, drafts: None };
     if !plan.tests.is_empty() {
-        let engine = session::load(profiled(backend()?), checkpoint, plan.config, show)?;
+        let how = (&args.device, show);
+        let engine = session::load(profiled(backend()?), checkpoint, plan.config, how)?;
         let _watch = interrupt::watch();
         tracing::info!("measuring");
         measured.windows = Some(Bench::new(engine, plan, show).run(args)?);
     }
     if let Some(texts) = &plan.drafts {
         let config = args.drafts.drafting().extend(plan.config);
-        let mut engine = session::load(backend()?, checkpoint, config, show)?;
+        let mut engine = session::load(backend()?, checkpoint, config, (&args.device, show))?;
         session::load_draft_vocab(&mut engine, checkpoint, vocab)?;
         let _watch = interrupt::watch();
         tracing::info!("comparing drafts");

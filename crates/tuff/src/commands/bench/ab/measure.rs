@@ -53,10 +53,11 @@ impl<'a> Contestant<'a> {
         checkpoint: &Checkpoint,
         show: Show,
     ) -> Result<Self, Error> {
+        let how = (&config.device, show);
         let (machine, run): (Machine, Run<'a>) = match config.device.backend() {
             Chosen::Gpu => {
                 let gpu = config.device.new_gpu()?;
-                let engine = session::load(gpu, checkpoint, plan.config, show)?;
+                let engine = session::load(gpu, checkpoint, plan.config, how)?;
                 let mut bench = Bench::new(engine, plan, show);
                 let run = move |test| Ok(bench.sample(test)?.time.as_secs_f64());
                 (Machine::gpu(), Box::new(run))
@@ -64,13 +65,13 @@ impl<'a> Contestant<'a> {
             Chosen::Cpu => {
                 let cpu = config.device.new_cpu();
                 let machine = Machine::cpu(&cpu);
-                let engine = session::load(Timed::new(cpu), checkpoint, plan.config, show)?;
+                let engine = session::load(Timed::new(cpu), checkpoint, plan.config, how)?;
                 let mut bench = Bench::new(engine, plan, show);
                 (machine, Box::new(move |test| Ok(bench.sample(test)?.time.as_secs_f64())))
             }
             Chosen::Reference => {
                 let backend = Timed::new(Reference);
-                let engine = session::load(backend, checkpoint, plan.config, show)?;
+                let engine = session::load(backend, checkpoint, plan.config, how)?;
                 let mut bench = Bench::new(engine, plan, show);
                 let run = move |test| Ok(bench.sample(test)?.time.as_secs_f64());
                 (Machine::reference(), Box::new(run))

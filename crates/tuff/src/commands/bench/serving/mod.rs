@@ -100,7 +100,7 @@ fn measure<B: Backend>(
     let drafts = args.drafts.for_requests();
     let vocab = session::read_draft_vocab(checkpoint, &drafts.drafting())?;
     let config: EngineConfig = drafts.drafting().extend(plan.config);
-    let mut engine = session::load(backend, checkpoint, config, show)?;
+    let mut engine = session::load(backend, checkpoint, config, (&args.device, show))?;
     session::load_draft_vocab(&mut engine, checkpoint, vocab)?;
     let _watch = interrupt::watch();
     measure::run(engine, plan, show)

@@ -1,0 +1,98 @@
+//! What weights take.
+
+use model::{Checkpoint, ExpertStacks, Layer, Moe, Purpose, Role, Tensor};
+
+/// Sets of a token's experts in a layer that must find room: those that are multiplied with, and
+/// those that are read meanwhile.
+const LEAST_SETS: u64 = 2;
+
+/// Bytes of a model's weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeightBytes {
+    /// What every token needs: all but routed experts and the n-gram table.
+    pub dense: u64,
+    /// Norms, taps and such once more, decoded to f32.
+    pub vectors: u64,
+    /// Routed experts.
+    pub experts: ExpertBytes,
+    /// The n-gram table, of which single rows are read from the file.
+    pub table: u64,
+}
+
+/// Bytes of the routed experts; an expert is its gate, up and down matrices in one layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertBytes {
+    /// Layers that have experts, the drafting block's among them.
+    pub layers: usize,
+    /// Experts of a layer.
+    pub per_layer: usize,
+    /// Experts of a layer that a token uses.
+    pub used: usize,
+    /// Bytes of all experts of all layers.
+    pub bytes: u64,
+    /// Bytes of the largest expert: layers may have other formats.
+    pub largest: u64,
+}
+
+impl WeightBytes {
+    /// Of the trunk, and of the drafting block if it is loaded; a tensor takes what `size` says.
+    pub(super) fn of(
+        checkpoint: &Checkpoint,
+        has_block: bool,
+        size: &dyn Fn(&Tensor) -> u64,
+    ) -> Self {
+        let tensors = if has_block { checkpoint.tensors() } else { checkpoint.trunk_tensors() };
+        let total = |wanted: &dyn Fn(Role) -> bool| -> u64 {
+            tensors.iter().filter(|tensor| wanted(tensor.role)).map(|tensor| size(tensor)).sum()
+        };
+        let is_expert = |role: Role| role.purpose() == Purpose::Experts;
+        let vectors = tensors.iter().filter(|tensor| tensor.role.purpose() == Purpose::Vector);
+        let values: usize = vectors.map(|tensor| tensor.n_in * tensor.n_out).sum();
+        let block = checkpoint.mtp.iter().filter(|_| has_block).map(|mtp| &mtp.layer);
+        let layers: Vec<&Layer> = checkpoint.layers.iter().chain(block).collect();
+        let largest = layers.iter().map(|layer| expert(&layer.moe, size)).max().unwrap_or(0);
+        Self {
+            dense: total(&|role| !is_expert(role) && role != Role::NgramTable),
+            vectors: (values * size_of::<f32>()) as u64,
+            experts: ExpertBytes {
+                layers: layers.len(),
+                per_layer: checkpoint.hp.moe.experts,
+                used: checkpoint.hp.moe.used,
+                bytes: total(&is_expert),
+                largest,
+            },
+            table: checkpoint.ngram.as_ref().map_or(0, |table| table.bytes.len() as u64),
+        }
+    }
+}
+
+/// Bytes of one expert of a layer.
+fn expert(moe: &Moe, size: &dyn Fn(&Tensor) -> u64) -> u64 {
+    let one = |stack: &Tensor| size(stack).div_ceil(stack.experts.max(1) as u64);
+    let inner = match &moe.experts {
+        ExpertStacks::Separate { gate, up } => one(gate) + one(up),
+        ExpertStacks::Fused(both) => one(both),
+    };
+    inner + one(&moe.down)
+}
+
+impl ExpertBytes {
+    /// Experts of all layers.
+    pub fn count(&self) -> u64 {
+        (self.layers * self.per_layer) as u64
+    }
+
+    /// Bytes that must be there for experts so that the model runs at all.
+    pub fn least(&self) -> u64 {
+        let set = self.largest.saturating_mul(self.used as u64);
+        set.saturating_mul(LEAST_SETS).min(self.bytes)
+    }
+
+    /// How many experts so many bytes hold, if each were as large as the largest.
+    pub fn held(&self, cache_bytes: u64) -> u64 {
+        if cache_bytes >= self.bytes {
+            return self.count();
+        }
+        cache_bytes.checked_div(self.largest).unwrap_or(0).min(self.count())
+    }
+}

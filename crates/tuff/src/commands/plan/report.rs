@@ -1,0 +1,150 @@
+//! The plan for people: a table of what takes how much where, and what that comes to.
+
+use engine::EngineConfig;
+use engine::memory::{MemoryPlan, Placement, Size};
+
+use crate::args::Chosen;
+use crate::memory::Planned;
+use crate::model_file::ModelFile;
+use crate::table::{Side, table};
+use crate::units;
+
+/// Something that takes memory.
+struct Row {
+    what: String,
+    bytes: u64,
+    home: String,
+}
+
+/// Where the model's parts live.
+#[derive(Clone, Copy)]
+struct Homes {
+    /// What every token needs.
+    weights: &'static str,
+    states: &'static str,
+}
+
+/// The whole report; `placed` is where the routed experts live, if everything fits.
+pub(super) fn text(
+    file: &ModelFile,
+    planned: &Planned,
+    placed: Option<Option<Placement>>,
+) -> String {
+    let EngineConfig { slots, context, chunk, kv, .. } = planned.plan.config;
+    let slots = units::count(slots, "slot");
+    let sizes = format!("{slots} of {context} tokens, keys and values in {kv}, chunks of {chunk}");
+    let rows = rows(planned, placed);
+    let cells = |row: &Row| vec![row.what.clone(), Size(row.bytes).to_string(), row.home.clone()];
+    let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    let columns = [("what", Side::Left), ("takes", Side::Right), ("where", Side::Left)];
+    let mut text = format!("{}: {sizes}\n\n{}\n", file.name(), table(&columns, &cells));
+    for line in limits(planned) {
+        text += &format!("{line}\n");
+    }
+    text + &verdict(planned, placed) + "\n"
+}
+
+/// What takes memory.
+fn rows(planned: &Planned, placed: Option<Option<Placement>>) -> Vec<Row> {
+    let MemoryPlan { weights, states, buffers, table_cache, program, config } = &planned.plan;
+    let homes = match planned.on {
+        Chosen::Gpu => Homes { weights: "GPU", states: "GPU" },
+        Chosen::Cpu | Chosen::Reference => Homes { weights: "mapped file", states: "RAM" },
+    };
+    let experts = match placed {
+        Some(Some(Placement::Stored { cache_bytes })) => {
+            format!("file; {} in RAM", Size(cache_bytes))
+        }
+        // In their formats of the file: what the least is stands in the error.
+        None if planned.on != Chosen::Gpu => "file, in part in RAM".to_owned(),
+        _ => homes.weights.to_owned(),
+    };
+    let row = |what: &str, bytes: u64, home: &str| {
+        let (what, home) = (what.to_owned(), home.to_owned());
+        Row { what, bytes, home }
+    };
+    let of_slots = |what: &str| match config.slots {
+        1 => what.to_owned(),
+        slots => format!("{what}, {slots} slots"),
+    };
+    let mut rows = vec![
+        row("dense weights", weights.dense, homes.weights),
+        row("norms and taps, decoded", weights.vectors, homes.states),
+        row(&of_slots("recurrent states"), states.recurrent, homes.states),
+        row(&of_slots("keys and values"), states.keys_values, homes.states),
+        row(&of_slots("index keys"), states.index_keys, homes.states),
+        row(&of_slots("drafting block's states"), states.drafting, homes.states),
+        row("buffers of a window", *buffers, homes.states),
+        row("n-gram rows kept", *table_cache, "RAM"),
+        row("program and vocabulary", *program, "RAM"),
+        row("routed experts", weights.experts.bytes, &experts),
+        row("n-gram table", weights.table, "file, read on demand"),
+    ];
+    rows.retain(|row| row.bytes > 0);
+    rows
+}
+
+/// What there is, and what is needed of it.
+fn limits(planned: &Planned) -> Vec<String> {
+    let plan = &planned.plan;
+    let ram = match planned.ram {
+        Some(limit) => limit.to_string(),
+        None => "not limited, as the system does not say what is free".to_owned(),
+    };
+    let mut lines = Vec::new();
+    match planned.on {
+        Chosen::Gpu => {
+            let vram = match planned.vram {
+                Some(limit) => limit.to_string(),
+                None => "what the GPU gives".to_owned(),
+            };
+            lines.push(format!("GPU:     {vram}; {} needed", Size(plan.on_device())));
+            lines.push(format!("memory:  {ram}; {} needed", Size(plan.beside_device())));
+        }
+        Chosen::Cpu | Chosen::Reference => {
+            lines.push(format!("memory:  {ram}"));
+            let (fixed, whole) = (Size(plan.fixed()), Size(plan.whole()));
+            lines.push(format!("needed:  {fixed} without routed experts, {whole} with all"));
+            lines.extend(room_for_experts(planned));
+        }
+    }
+    let room = planned.room;
+    let found = [("system", room.free), ("container", room.container), ("ulimit", room.process)];
+    let found = found.iter().filter_map(|(name, bytes)| Some((name, (*bytes)?)));
+    let found: Vec<String> = found.map(|(name, bytes)| format!("{name} {}", Size(bytes))).collect();
+    if !found.is_empty() {
+        lines.push(format!("left:    {}", found.join(", ")));
+    }
+    lines
+}
+
+/// What the limit leaves for experts.
+fn room_for_experts(planned: &Planned) -> Option<String> {
+    let left = planned.ram?.bytes.checked_sub(planned.plan.fixed())?;
+    let experts = &planned.plan.weights.experts;
+    let (held, count) = (experts.held(left), experts.count());
+    let share = units::percent(held as f64 / count.max(1) as f64);
+    let (held, count) = (units::grouped(held), units::grouped(count));
+    Some(format!("experts: {} left for {held} of {count} ({share})", Size(left)))
+}
+
+/// What that comes to.
+pub(super) fn verdict(planned: &Planned, placed: Option<Option<Placement>>) -> String {
+    let Some(placed) = placed else { return "The model does not fit.".to_owned() };
+    match placed {
+        Some(Placement::Mapped) => "Everything fits: the model runs from memory.".to_owned(),
+        Some(Placement::Stored { cache_bytes }) => {
+            let experts = &planned.plan.weights.experts;
+            let share = experts.held(cache_bytes) as f64 / experts.count().max(1) as f64;
+            format!(
+                "What every token needs fits, and {} of the experts; the others are read from the \
+                 file when they are used.",
+                units::percent(share)
+            )
+        }
+        None if planned.vram.is_none() => {
+            "Whether it fits, the GPU says when it is loaded; --vram sets a limit.".to_owned()
+        }
+        None => "Everything fits on the GPU.".to_owned(),
+    }
+}

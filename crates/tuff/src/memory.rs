@@ -1,0 +1,102 @@
+//! The memory plan of a model where it is to run, under the limits that are set or found.
+
+use engine::EngineConfig;
+use engine::memory::{MemoryLimit, MemoryPlan, Placement, Size};
+use kernels::host::MemoryRoom;
+use model::{Checkpoint, Purpose, Tensor};
+
+use crate::args::{Chosen, DeviceArgs};
+use crate::error::Error;
+
+/// What is needed, what may be taken, and where.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    /// What is needed, in the formats of the place where it runs.
+    pub(crate) plan: MemoryPlan,
+    /// Where the model runs.
+    pub(crate) on: Chosen,
+    /// What the system leaves.
+    pub(crate) room: MemoryRoom,
+    /// What may be taken of memory.
+    pub(crate) ram: Option<MemoryLimit>,
+    /// What may be taken of the GPU's memory; `None` where only the GPU itself knows.
+    pub(crate) vram: Option<MemoryLimit>,
+}
+
+impl Planned {
+    /// The plan for an engine of these sizes.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] for sizes that the model does not have.
+    pub(crate) fn new(
+        checkpoint: &Checkpoint,
+        device: &DeviceArgs,
+        config: &EngineConfig,
+    ) -> Result<Planned, Error> {
+        let (on, room) = (device.backend(), MemoryRoom::now());
+        let (plan, mapped) = match on {
+            Chosen::Gpu => (MemoryPlan::with_sizes(checkpoint, config, &on_gpu)?, 0),
+            Chosen::Cpu | Chosen::Reference => {
+                let plan = MemoryPlan::new(checkpoint, config)?;
+                let mapped = plan.weights.dense;
+                (plan, mapped)
+            }
+        };
+        let ram = MemoryLimit::resolve(device.memory.ram(), &room, mapped);
+        Ok(Planned { plan, on, room, ram, vram: device.memory.vram() })
+    }
+
+    /// Where the routed experts live; `None` is with everything else on the GPU.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] with the smallest setting that would do, if it does not fit.
+    pub(crate) fn place(&self) -> Result<Option<Placement>, Error> {
+        match self.on {
+            Chosen::Gpu => {
+                self.plan.check_device(self.vram, self.ram)?;
+                Ok(None)
+            }
+            Chosen::Cpu | Chosen::Reference => Ok(Some(self.plan.place(self.ram)?)),
+        }
+    }
+}
+
+/// Bytes of a tensor on the GPU. Vectors are decoded there, which the plan counts by itself.
+fn on_gpu(tensor: &Tensor) -> u64 {
+    if tensor.role.purpose() == Purpose::Vector {
+        return 0;
+    }
+    let rows = tensor.n_out.saturating_mul(tensor.experts);
+    // A type without a kernel there is refused when it is loaded.
+    gpu::weight_bytes(tensor.ty, tensor.n_in, rows).unwrap_or(tensor.bytes.len() as u64)
+}
+
+/// Looks where a model's routed experts will live, before it is loaded; `None` is on the GPU.
+///
+/// # Errors
+/// [`Error::Engine`] with the smallest setting that would do, if it does not fit.
+pub(crate) fn placement(
+    checkpoint: &Checkpoint,
+    device: &DeviceArgs,
+    config: &EngineConfig,
+) -> Result<Option<Placement>, Error> {
+    let planned = Planned::new(checkpoint, device, config)?;
+    let placement = planned.place()?;
+    let experts = match placement {
+        None => "all experts on the GPU".to_owned(),
+        Some(Placement::Mapped) => "all experts".to_owned(),
+        Some(Placement::Stored { cache_bytes }) => {
+            let experts = &planned.plan.weights.experts;
+            let (held, count) = (experts.held(cache_bytes), experts.count());
+            format!("{} for {held} of {count} experts", Size(cache_bytes))
+        }
+    };
+    let plan = &planned.plan;
+    let (need, limit) = match planned.on {
+        Chosen::Gpu => (plan.on_device(), planned.vram),
+        Chosen::Cpu | Chosen::Reference => (plan.fixed(), planned.ram),
+    };
+    let limit = limit.map_or("no limit".to_owned(), |limit| format!("at most {limit}"));
+    tracing::info!("memory: {} and {experts}; {limit}", Size(need));
+    Ok(placement)
+}
