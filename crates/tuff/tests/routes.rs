@@ -37,6 +37,42 @@ fn a_file_tells_what_the_run_told() {
 }
 
 #[test]
+fn caches_are_told_if_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text.routes");
+    let path = path.to_str().unwrap();
+    let plain = tuff(["routes", "-p", TEXT, "-o", path, "-q"]).ok().to_owned();
+    let text = tuff(["routes", "--from", path, "--caches"]).ok().to_owned();
+    let caches = text.strip_prefix(&plain).unwrap();
+    for part in ["12.5 % (16)", "75.0 % (96)", "windows of 64 tokens", "optimal", "empty cache"] {
+        assert!(caches.contains(part), "{part}: {caches}");
+    }
+
+    let json = tuff(["routes", "--from", path, "--caches", "--json"]).json();
+    assert_eq!(paths(&json["caches"]), documented("docs/routes.md", "## Caches in the JSON"));
+    let single = &json["caches"]["windows"][0];
+    // 8 layers, 4 experts.
+    assert_eq!(single["wanted"], 32.0);
+    let policies = single["policies"].as_array().unwrap();
+    for policy in policies {
+        let numbers = |field: &str| -> Vec<f64> {
+            policy[field]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|number| number.as_f64().unwrap())
+                .collect()
+        };
+        for (missed, read) in numbers("missed").into_iter().zip(numbers("read")) {
+            assert!(missed <= 32.0 && missed <= read, "{policy}");
+        }
+    }
+    // Six policies, three forecasts of 1, 2 and 4 experts.
+    assert_eq!(policies.len(), 6 + 3 * 3);
+    assert_eq!(policies[14]["forecast"], "late");
+}
+
+#[test]
 fn files_that_hold_no_routes_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("text.routes");

@@ -4,7 +4,9 @@
 //! * [`Routes`]: the choices; [`Routes::write`] and [`Routes::read`] keep them in a file.
 //! * [`Statistics`]: how alike neighbouring tokens choose, how unevenly experts are used, and how
 //!   good the forecasts are.
+//! * [`caches`]: what a cache of experts would have to read, under several policies.
 
+pub mod caches;
 mod file;
 mod record;
 mod statistics;

@@ -1,7 +1,9 @@
 //! `tuff routes`: which experts a text uses, layer by layer.
 //!
-//! The figures are those of `lab::routes`; `text` and `json` write the report.
+//! The figures are those of `lab::routes`; `text` and `json` write the report, `caches` what
+//! `--caches` adds to it.
 
+mod caches;
 mod json;
 mod text;
 
@@ -12,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, value_parser};
 use lab::FileError;
+use lab::routes::caches::CacheFigures;
 use lab::routes::{self, Routes, Statistics};
 
 use crate::args::{EngineArgs, ModelArg, TextArgs};
@@ -26,6 +29,7 @@ Examples:
   tuff routes -f text.txt -o text.routes        record, keep and tell
   tuff routes -f text.txt --tokens 2000 --json  of the first 2,000 tokens, for other programs
   tuff routes --from text.routes                tell again, without the model
+  tuff routes --from text.routes --caches       and what caches of experts would have to read
 
 More about the figures and the file: docs/routes.md.";
 
@@ -43,6 +47,9 @@ pub(crate) struct Args {
     /// Tokens of the text at most. [default: all]
     #[arg(short = 'n', long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     tokens: Option<u64>,
+    /// Tell as well what caches of experts would have to read, under several policies.
+    #[arg(long)]
+    caches: bool,
     /// Print a JSON object in place of the tables.
     #[arg(long)]
     json: bool,
@@ -75,10 +82,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         }
     }
     let statistics = Statistics::of(&routes);
-    match args.json {
-        true => terminal::print(&format!("{:#}\n", json::report(&routes, &statistics))),
-        false => terminal::print(&text::report(&routes, &statistics)),
+    let caches = args.caches.then(|| CacheFigures::of(&routes));
+    if args.json {
+        let mut report = json::report(&routes, &statistics);
+        if let Some(caches) = &caches {
+            report["caches"] = caches::as_json(caches);
+        }
+        return terminal::print(&format!("{report:#}\n"));
     }
+    let caches = caches.as_ref().map(caches::report).unwrap_or_default();
+    terminal::print(&(text::report(&routes, &statistics) + &caches))
 }
 
 fn record(args: &Args) -> Result<Routes, Error> {

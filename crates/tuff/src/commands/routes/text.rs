@@ -74,7 +74,7 @@ fn forecasts(statistics: &Statistics) -> String {
 }
 
 /// What a forecast is made from.
-fn long_name(name: &str) -> &str {
+pub(super) fn long_name(name: &str) -> &str {
     match name {
         "input before" => "this layer's expert input",
         "early" => "streams before this layer's experts",
@@ -119,6 +119,6 @@ fn layers(routes: &Routes, statistics: &Statistics) -> String {
 }
 
 /// A table with its title; nothing where there are no rows.
-fn section(title: &str, columns: &[(&str, Side)], rows: &[Vec<String>]) -> String {
+pub(super) fn section(title: &str, columns: &[(&str, Side)], rows: &[Vec<String>]) -> String {
     if rows.is_empty() { String::new() } else { format!("\n{title}:\n\n{}", table(columns, rows)) }
 }
