@@ -12,6 +12,9 @@ pub enum Error {
     /// Weights cannot be read from where they are stored.
     #[error(transparent)]
     Store(#[from] store::StoreError),
+    /// A file of the model cannot be used.
+    #[error(transparent)]
+    File(#[from] gguf::Error),
     /// A tensor that was to be read from its file is in none.
     #[error("tensor {name} is not in the model's files; load the model into memory")]
     NotInFile {

@@ -4,7 +4,7 @@
 use crate::Error;
 use crate::fingerprint;
 use kernels::stored::{ExpertSource, StoredExperts};
-use model::{Checkpoint, ExpertStacks, Moe, Tensor};
+use model::{Checkpoint, ExpertStacks, Moe, Purpose, Role, Tensor};
 use std::path::Path;
 use std::sync::Arc;
 use store::{
@@ -15,8 +15,8 @@ use store::{
 /// How weights are read that are not kept in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// Bytes for experts in memory.
-    pub experts: u64,
+    /// Bytes for experts in memory; `None` leaves them to the mapped file.
+    pub experts: Option<u64>,
     /// Bytes for rows of the n-gram table in memory.
     pub table: u64,
     /// Reads under way at once, at most.
@@ -39,14 +39,14 @@ pub enum Ahead {
 impl Default for StoreSettings {
     fn default() -> Self {
         let (threads, way, ahead) = (8, Way::Direct, Ahead::NextLayer);
-        Self { experts: 4 << 30, table: 16 << 20, threads, way, ahead }
+        Self { experts: None, table: 16 << 20, threads, way, ahead }
     }
 }
 
 /// The stores of a model that runs.
 #[derive(Clone, Debug)]
 pub struct Stores {
-    experts: Arc<ExpertStore>,
+    experts: Option<Arc<ExpertStore>>,
     table: Option<Arc<TableStore>>,
     settings: StoreSettings,
     /// Of the checkpoint's weights, whatever the device and its settings.
@@ -54,16 +54,25 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Opens the files of `checkpoint`; the experts of its drafting block are the last layer.
+    /// Opens the files of `checkpoint`; the experts of its drafting block are the last layer, if it
+    /// is to be loaded.
     ///
     /// # Errors
     /// When a file cannot be opened or the memory is too small.
-    pub fn open(checkpoint: &Checkpoint, settings: StoreSettings) -> Result<Self, Error> {
-        let StoreSettings { experts: bytes, table, threads, way, .. } = settings;
+    pub fn open(
+        checkpoint: &Checkpoint,
+        block: DraftingBlock,
+        settings: StoreSettings,
+    ) -> Result<Self, Error> {
+        let StoreSettings { experts, table, threads, way, .. } = settings;
         let used = checkpoint.hp.moe.used;
-        let layout = layout(checkpoint)?;
-        let options = StoreOptions { bytes, used, threads, way };
-        let experts = Arc::new(ExpertStore::open(&layout, options)?);
+        let experts = match experts {
+            Some(bytes) => {
+                let options = StoreOptions { bytes, used, threads, way };
+                Some(Arc::new(ExpertStore::open(&layout(checkpoint, block)?, options)?))
+            }
+            None => None,
+        };
         let table = match &checkpoint.ngram {
             Some(tensor) => {
                 let layout = table_layout(checkpoint, tensor)?;
@@ -75,9 +84,9 @@ impl Stores {
         Ok(Self { experts, table, settings, model })
     }
 
-    /// The experts.
-    pub fn experts(&self) -> &ExpertStore {
-        &self.experts
+    /// The experts, if they are read.
+    pub fn experts(&self) -> Option<&ExpertStore> {
+        self.experts.as_deref()
     }
 
     /// The n-gram table, if the model has one.
@@ -92,7 +101,7 @@ impl Stores {
 
     /// What was done for experts so far.
     pub fn counters(&self) -> Counters {
-        self.experts.counters()
+        self.experts.as_ref().map(|experts| experts.counters()).unwrap_or_default()
     }
 
     /// Begins to read what earlier runs wanted most, as a file that [`Stores::save_profile`] wrote
@@ -105,11 +114,13 @@ impl Stores {
             return Ok(false);
         }
         let profile = Profile::load(path)?;
-        let fits = profile.model == self.model;
-        if fits {
-            self.experts.warm(&profile);
+        match &self.experts {
+            Some(experts) if profile.model == self.model => {
+                experts.warm(&profile);
+                Ok(true)
+            }
+            _ => Ok(false),
         }
-        Ok(fits)
     }
 
     /// Writes how often experts were wanted, with what a file there says of earlier runs.
@@ -117,7 +128,8 @@ impl Stores {
     /// # Errors
     /// When it cannot be written; a file that was there is as it was.
     pub fn save_profile(&self, path: &Path) -> Result<(), Error> {
-        let mut profile = self.experts.profile(self.model);
+        let Some(experts) = &self.experts else { return Ok(()) };
+        let mut profile = experts.profile(self.model);
         if let Ok(earlier) = Profile::load(path) {
             profile.add_earlier(&earlier);
         }
@@ -125,23 +137,58 @@ impl Stores {
     }
 
     /// The experts of a layer, for a device.
-    pub(crate) fn layer(&self, layer: usize) -> StoredExperts {
-        let source: Arc<dyn ExpertSource> = self.experts.clone();
-        StoredExperts { source, layer }
+    pub(crate) fn layer(&self, layer: usize) -> Option<StoredExperts> {
+        let source: Arc<dyn ExpertSource> = self.experts.clone()?;
+        Some(StoredExperts { source, layer })
     }
+
+    /// Whether likely experts are read ahead.
+    pub(crate) fn looks_ahead(&self) -> bool {
+        self.experts.is_some() && self.settings.ahead == Ahead::NextLayer
+    }
+
+    /// A name for files about this model's weights.
+    pub fn model(&self) -> u64 {
+        self.model
+    }
+}
+
+/// Keeps the weights in memory that every token needs, where the system allows: all but the experts and
+/// the n-gram table, which stores read. Those of a separate file of the drafting block are left out.
+///
+/// # Errors
+/// When the system does not allow it.
+pub fn lock_dense(checkpoint: &Checkpoint, block: DraftingBlock) -> Result<gguf::Locked, Error> {
+    let tensors = match (block, &checkpoint.mtp_file) {
+        (DraftingBlock::Loaded, None) => checkpoint.tensors(),
+        _ => checkpoint.trunk_tensors(),
+    };
+    let dense = tensors.into_iter().filter(|tensor| {
+        tensor.role.purpose() != Purpose::Experts && tensor.role != Role::NgramTable
+    });
+    Ok(checkpoint.file.lock(dense.filter_map(|tensor| checkpoint.file.tensor(&tensor.name)))?)
+}
+
+/// Whether an engine has the drafting block of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DraftingBlock {
+    /// It drafts with it.
+    Loaded,
+    /// It leaves it in the file.
+    Left,
 }
 
 /// Where the experts of a checkpoint lie.
 ///
 /// # Errors
 /// [`Error::NotInFile`] when the checkpoint was not read from files.
-pub fn layout(checkpoint: &Checkpoint) -> Result<Layout, Error> {
+pub fn layout(checkpoint: &Checkpoint, block: DraftingBlock) -> Result<Layout, Error> {
     let mut files = checkpoint.file.parts().to_vec();
     let mut layers = Vec::new();
     for layer in &checkpoint.layers {
         layers.push(layer_layout(&checkpoint.file, 0, &layer.moe)?);
     }
-    if let Some(mtp) = &checkpoint.mtp {
+    if let Some(mtp) = checkpoint.mtp.as_ref().filter(|_| block == DraftingBlock::Loaded) {
         let (file, first) = match &checkpoint.mtp_file {
             Some(own) => (own, files.len()),
             None => (&checkpoint.file, 0),

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::shapes::{gdn_shape, hc_shape, ple_shape, qsa_shape};
-use crate::stores::{Ahead, Stores};
+use crate::stores::Stores;
 use gguf::TensorType;
 use kernels::gdn::GdnInput;
 use kernels::moe::GateUp;
@@ -322,12 +322,12 @@ impl<B: Backend> Loader<'_, B> {
             }
             file::ExpertStacks::Fused(both) => ExpertWeights::Fused(self.matrix(both)?),
         };
-        let ahead = self.stores.is_some_and(|s| s.settings().ahead == Ahead::NextLayer);
+        let ahead = self.stores.is_some_and(Stores::looks_ahead);
         // Nothing comes before the first layer to forecast it from.
         let forecast = if ahead && layer > 0 { Some(self.forecast(&moe.router)?) } else { None };
         Ok(MoeLayer {
             router: self.matrix(&moe.router)?,
-            stored: self.stores.map(|stores| stores.layer(layer)),
+            stored: self.stores.and_then(|stores| stores.layer(layer)),
             forecast,
             experts,
             down: self.matrix(&moe.down)?,

@@ -149,9 +149,9 @@ fn experts_are_mapped_if_all_fit_stored_if_some_do_and_else_there_is_an_error() 
     let config = EngineConfig::default();
     let plan = MemoryPlan::new(&checkpoint, &config).unwrap();
     let experts = plan.weights.experts;
-    assert!(experts.least() < experts.bytes && experts.largest > 0);
+    assert!(experts.least < experts.bytes && experts.largest > 0);
     let (fixed, whole, smallest) = (plan.fixed(), plan.whole(), plan.smallest());
-    assert_eq!([whole - fixed, smallest - fixed], [experts.bytes, experts.least()]);
+    assert_eq!([whole - fixed, smallest - fixed], [experts.bytes, experts.least]);
     for enough in [None, limit(whole), limit(u64::MAX)] {
         assert_eq!(plan.place(enough).unwrap(), Placement::Mapped);
     }

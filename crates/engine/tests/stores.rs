@@ -6,6 +6,7 @@ mod common;
 
 use common::*;
 use cpu::{Cpu, Isa};
+use engine::DraftingBlock::Loaded;
 use engine::store::Way;
 use engine::{Ahead, Engine, EngineConfig, Feed, StoreSettings, Stores, Want};
 use kernels::Backend;
@@ -15,12 +16,12 @@ use std::path::Path;
 /// A store with the smallest memory that works, and a few threads.
 fn smallest(checkpoint: &Checkpoint) -> StoreSettings {
     let mut settings =
-        StoreSettings { experts: 0, table: 0, threads: 3, ..StoreSettings::default() };
-    let error = Stores::open(checkpoint, settings).unwrap_err();
+        StoreSettings { experts: Some(0), table: 0, threads: 3, ..StoreSettings::default() };
+    let error = Stores::open(checkpoint, Loaded, settings).unwrap_err();
     let engine::Error::Store(engine::store::StoreError::TooSmall { need, .. }) = error else {
         panic!("{error}");
     };
-    settings.experts = need;
+    settings.experts = Some(need);
     settings
 }
 
@@ -30,7 +31,7 @@ fn stored<B: Backend>(
     config: EngineConfig,
     settings: StoreSettings,
 ) -> Engine<B> {
-    let stores = Stores::open(checkpoint, settings).unwrap();
+    let stores = Stores::open(checkpoint, Loaded, settings).unwrap();
     Engine::with_stores(backend, checkpoint, config, Some(stores), &mut |_| {}).unwrap()
 }
 
@@ -42,14 +43,15 @@ fn any_memory_gives_the_same_bits() {
         let mut mapped = cpu_engine(model, config(1, 64));
         let want = bits(&logits_in_chunks(&mut mapped, &tokens, &[64]));
         let least = smallest(&checkpoint);
-        for experts in [least.experts, 3 * least.experts, 1 << 30] {
+        let least_bytes = least.experts.unwrap();
+        for experts in [least_bytes, 3 * least_bytes, 1 << 30] {
             for ahead in [Ahead::Never, Ahead::NextLayer] {
                 let ways: &[Way] = match experts {
                     1_073_741_824 => &[Way::Cached],
                     _ => &[Way::Direct],
                 };
                 for &way in ways {
-                    let settings = StoreSettings { experts, ahead, way, ..least };
+                    let settings = StoreSettings { experts: Some(experts), ahead, way, ..least };
                     let backend = cpu(2, Isa::detect());
                     let mut engine = stored(backend, &checkpoint, config(1, 64), settings);
                     for chunks in [&[64][..], &[3, 1, 17]] {
@@ -61,8 +63,8 @@ fn any_memory_gives_the_same_bits() {
                     assert!(counters.held <= counters.wanted);
                     if experts == 1 << 30 {
                         let all = counters.bytes;
-                        assert!(all <= engine::layout(&checkpoint).unwrap().bytes());
-                    } else if experts == least.experts {
+                        assert!(all <= engine::layout(&checkpoint, Loaded).unwrap().bytes());
+                    } else if experts == least_bytes {
                         assert!(counters.dropped > 0, "{counters:?}");
                     }
                 }
@@ -131,7 +133,7 @@ fn hot_experts_are_there_at_the_next_start() {
     let folder = std::env::temp_dir().join(format!("tuff-hot-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("tiny.hot");
-    let settings = StoreSettings { experts: 1 << 30, ..smallest(&checkpoint) };
+    let settings = StoreSettings { experts: Some(1 << 30), ..smallest(&checkpoint) };
     let tokens = prompt(model, "long");
     let mut engine = stored(cpu(1, Isa::detect()), &checkpoint, config(1, 64), settings);
     engine.prefill(0, &tokens, Want::Last).unwrap();
@@ -139,14 +141,14 @@ fn hot_experts_are_there_at_the_next_start() {
     assert!(!stores.warm(&path).unwrap(), "there is no file yet");
     stores.save_profile(&path).unwrap();
 
-    let again = Stores::open(&checkpoint, settings).unwrap();
+    let again = Stores::open(&checkpoint, Loaded, settings).unwrap();
     assert!(again.warm(&path).unwrap());
-    let before = stores.experts().held().0;
-    while again.experts().held().0 < before {
+    let held = |stores: &Stores| stores.experts().unwrap().held().0;
+    while held(&again) < held(stores) {
         std::thread::yield_now();
     }
     let other = self::checkpoint("quantmix");
-    let other = Stores::open(&other, smallest(&other)).unwrap();
+    let other = Stores::open(&other, Loaded, smallest(&other)).unwrap();
     assert!(!other.warm(&path).unwrap(), "a list of another model is none of this one's");
     std::fs::write(&path, "damaged").unwrap();
     assert!(again.warm(&path).is_err());

@@ -3,7 +3,7 @@
 use crate::disk::read_part;
 use crate::layout::Layout;
 use crate::pool::{ReadPool, lock};
-use crate::state::{self, State};
+use crate::state::{self, Sharing, State};
 use crate::{Counters, Disk, FileDisk, Profile, StoreError, Way};
 use kernels::stored::{ExpertSource, TakenExpert};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -60,10 +60,21 @@ impl ExpertStore {
         options: StoreOptions,
     ) -> Result<Self, StoreError> {
         layout.check()?;
-        let slots = slots(layout, options)?;
-        let state = Mutex::new(State::new(layout, &slots));
+        let (sharing, slots) = slots(layout, options)?;
+        let state = Mutex::new(State::new(layout, sharing, &slots));
         let shared = Arc::new(Shared { disks, state, ready: Condvar::new() });
         Ok(Self { shared, pool: ReadPool::new(options.threads)? })
+    }
+
+    /// The smallest memory that a store can work with, for models of which a token uses `used`
+    /// experts of a layer: twice as many of every size.
+    pub fn least(layout: &Layout, used: usize) -> u64 {
+        least(layout, used, Sharing::SameSize)
+    }
+
+    /// Memory that a store takes to hold every expert.
+    pub fn most(layout: &Layout) -> u64 {
+        layout.layers.iter().map(|l| (l.experts * state::slot_bytes(l)) as u64).sum()
     }
 
     /// Reads the experts that were wanted most in earlier runs into free slots, while nothing else is
@@ -97,36 +108,39 @@ impl ExpertStore {
     }
 }
 
-/// The smallest cache for a model: twice what a token uses of a layer, for every size of experts.
-pub(crate) fn smallest(layout: &Layout, used: usize) -> u64 {
-    let (kinds, _) = state::classes(layout);
-    kinds.iter().map(|kind| 2 * used as u64 * state::slot_bytes(kind) as u64).sum()
+/// Memory for twice what a token uses, of every kind of slots.
+fn least(layout: &Layout, used: usize, sharing: Sharing) -> u64 {
+    let (kinds, _) = state::classes(layout, sharing);
+    let each = kinds.iter().map(|kind| 2 * used as u64 * state::slot_bytes(kind) as u64);
+    each.sum::<u64>().min(ExpertStore::most(layout))
 }
 
-/// Slots of each class: the memory is shared among the sizes of experts as the experts are.
-fn slots(layout: &Layout, options: StoreOptions) -> Result<Vec<usize>, StoreError> {
+/// Which layers share slots, and the slots of each kind: the memory is shared among kinds as the
+/// experts are.
+fn slots(layout: &Layout, options: StoreOptions) -> Result<(Sharing, Vec<usize>), StoreError> {
     let StoreOptions { bytes, used, .. } = options;
-    let need = smallest(layout, used);
+    let mut sharing = Sharing::OwnSlots;
+    let mut need = least(layout, used, sharing);
+    if bytes < need {
+        sharing = Sharing::SameSize;
+        need = least(layout, used, sharing);
+    }
     if bytes < need {
         return Err(StoreError::TooSmall { have: bytes, need, used });
     }
-    let (kinds, class) = state::classes(layout);
+    let (kinds, class) = state::classes(layout, sharing);
     let mut all = vec![0_u128; kinds.len()];
     for (layer, &class) in layout.layers.iter().zip(&class) {
         all[class] += (layer.experts * state::slot_bytes(layer)) as u128;
     }
     let total: u128 = all.iter().sum();
     let spare = u128::from(bytes - need);
-    Ok(kinds
-        .iter()
-        .zip(&all)
-        .map(|(kind, &own)| {
-            let slot = state::slot_bytes(kind) as u128;
-            let most = own / slot;
-            let share = spare * own / total.max(1) / slot;
-            (2 * used as u128 + share).min(most) as usize
-        })
-        .collect())
+    let slots = kinds.iter().zip(&all).map(|(kind, &own)| {
+        let slot = state::slot_bytes(kind) as u128;
+        let share = spare * own / total.max(1) / slot;
+        (2 * used as u128 + share).min(own / slot) as usize
+    });
+    Ok((sharing, slots.collect()))
 }
 
 impl Shared {

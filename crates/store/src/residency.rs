@@ -1,8 +1,8 @@
 //! Which experts have a slot, and which of them goes when slots run out. No memory is moved here:
 //! numbers only.
 //!
-//! Experts of one size share slots of that size. Of the slots of a size the expert goes that was
-//! touched longest ago. Two kinds go before all others: what was expected and not used, and what a
+//! Slots are of several classes: of each layer, or of experts of one size. Of a class the expert goes
+//! that was touched longest ago. Two kinds go before all others: what was expected and not used, and what a
 //! prompt read in passing. A prompt uses all layers one after the other, again with every portion;
 //! what it has just read is what it will use again last, so of those the newest goes first, and the
 //! experts that were there before it are still there after it.
@@ -29,7 +29,7 @@ pub(crate) enum Room {
     Full,
 }
 
-/// Slots of one size.
+/// Slots that some layers share.
 #[derive(Debug, Default)]
 struct Class {
     slots: usize,
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_slots_of_their_own() {
+    fn classes_have_slots_of_their_own() {
         let mut r = Residency::new(&[1, 1], 4);
         fill(&mut r, 0, 0, Heat::Warm);
         assert_eq!(r.room(1, |_| false), Room::Free);

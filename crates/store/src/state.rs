@@ -118,15 +118,28 @@ pub(crate) struct State {
     uses: Vec<u32>,
 }
 
-/// The sizes of slots, and which layers use them: one class for each set of matrix sizes.
-pub(crate) fn classes(layout: &Layout) -> (Vec<LayerLayout>, Vec<usize>) {
+/// Which layers share slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// None: layers come round in a circle, and in a common pool that holds little more than a round
+    /// every expert would go just before it is wanted again.
+    OwnSlots,
+    /// Those with matrices of the same sizes, where memory is too short for the other.
+    SameSize,
+}
+
+/// The kinds of slots, by a layer that uses them, and the kind of each layer.
+pub(crate) fn classes(layout: &Layout, sharing: Sharing) -> (Vec<LayerLayout>, Vec<usize>) {
     let mut kinds: Vec<LayerLayout> = Vec::new();
     let sizes = |layer: &LayerLayout| -> Vec<usize> {
         layer.matrices.stacks().iter().map(|stack| stack.expert_bytes).collect()
     };
     let mut of_layer = Vec::new();
     for layer in &layout.layers {
-        let known = kinds.iter().position(|kind| sizes(kind) == sizes(layer));
+        let known = match sharing {
+            Sharing::OwnSlots => None,
+            Sharing::SameSize => kinds.iter().position(|kind| sizes(kind) == sizes(layer)),
+        };
         of_layer.push(known.unwrap_or_else(|| {
             kinds.push(*layer);
             kinds.len() - 1
@@ -142,8 +155,8 @@ pub(crate) fn slot_bytes(layer: &LayerLayout) -> usize {
 
 impl State {
     /// Nothing in memory, and `slots[class]` slots.
-    pub(crate) fn new(layout: &Layout, slots: &[usize]) -> Self {
-        let (kinds, class) = classes(layout);
+    pub(crate) fn new(layout: &Layout, sharing: Sharing, slots: &[usize]) -> Self {
+        let (kinds, class) = classes(layout, sharing);
         let mut first = Vec::new();
         let mut experts = 0;
         for layer in &layout.layers {

@@ -207,7 +207,8 @@ fn engine_exit_code(error: &engine::Error) -> u8 {
             | kernels::Error::NoDevice { .. }
             | kernels::Error::DeviceLost { .. }
             | kernels::Error::KernelBuild { .. }
-            | kernels::Error::DeviceFault { .. },
+            | kernels::Error::DeviceFault { .. }
+            | kernels::Error::Storage { .. },
         )
         | engine::Error::Sampling(engine::SamplingError::NonFinite { .. })
         | engine::Error::SlotBroken { .. } => 1,

@@ -26,6 +26,7 @@ mod output;
 mod progress;
 mod session;
 mod stats;
+mod stored;
 mod table;
 mod terminal;
 mod tiles;
@@ -42,7 +43,9 @@ fn main() -> ExitCode {
         Err(error) => return error.report(),
     };
     logging::start(cli.verbose, cli.command.is_quiet());
-    match commands::run(cli.command) {
+    let result = commands::run(cli.command);
+    stored::finish();
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => error.report(),
     }

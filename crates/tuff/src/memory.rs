@@ -71,7 +71,18 @@ fn on_gpu(tensor: &Tensor) -> u64 {
     gpu::weight_bytes(tensor.ty, tensor.n_in, rows).unwrap_or(tensor.bytes.len() as u64)
 }
 
-/// Looks where a model's routed experts will live, before it is loaded; `None` is on the GPU.
+/// What of a model is held in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placed {
+    /// All of it, as far as the system has not taken pages of the file back.
+    Whole,
+    /// All but the n-gram table, of which so many bytes of rows are kept.
+    TableApart { table: u64 },
+    /// The experts have so many bytes, rows of the n-gram table so many.
+    ExpertsApart { experts: u64, table: u64 },
+}
+
+/// Looks where a model's weights will live, before it is loaded.
 ///
 /// # Errors
 /// [`Error::Engine`] with the smallest setting that would do, if it does not fit.
@@ -79,7 +90,7 @@ pub(crate) fn placement(
     checkpoint: &Checkpoint,
     device: &DeviceArgs,
     config: &EngineConfig,
-) -> Result<Option<Placement>, Error> {
+) -> Result<Placed, Error> {
     let planned = Planned::new(checkpoint, device, config)?;
     let placement = planned.place()?;
     let experts = match placement {
@@ -98,5 +109,16 @@ pub(crate) fn placement(
     };
     let limit = limit.map_or("no limit".to_owned(), |limit| format!("at most {limit}"));
     tracing::info!("memory: {} and {experts}; {limit}", Size(need));
-    Ok(placement)
+    let table = plan.table_cache;
+    // The table counts for nothing in the plan: it is read, or lies in memory that nothing else needs.
+    let with_table = plan.whole().saturating_add(plan.weights.table);
+    Ok(match placement {
+        Some(Placement::Stored { cache_bytes }) => {
+            Placed::ExpertsApart { experts: cache_bytes, table }
+        }
+        Some(Placement::Mapped) if planned.ram.is_some_and(|ram| ram.bytes < with_table) => {
+            Placed::TableApart { table }
+        }
+        Some(Placement::Mapped) | None => Placed::Whole,
+    })
 }

@@ -19,6 +19,7 @@ use crate::draft_vocab_file;
 use crate::error::Error;
 use crate::memory;
 use crate::progress::{Progress, Show, Unit};
+use crate::stored;
 use crate::units;
 
 /// The only slot of the engine here.
@@ -250,14 +251,16 @@ pub(crate) fn load<B: Backend>(
     config: EngineConfig,
     (device, show): (&DeviceArgs, Show),
 ) -> Result<Engine<B>, Error> {
-    memory::placement(checkpoint, device, &config)?;
+    let placed = memory::placement(checkpoint, device, &config)?;
+    let stores = stored::open(checkpoint, device, &config, &placed)?;
     let tensors = match config.mtp {
         Some(_) => checkpoint.tensors(),
         None => checkpoint.trunk_tensors(),
     };
     let total = tensors.iter().map(|tensor| tensor.bytes.len() as u64).sum();
     let mut progress = Progress::new(show, "loading", Unit::Bytes);
-    let engine = Engine::new(backend, checkpoint, config, &mut |done| progress.set(done, total))?;
+    let mut show = |done| progress.set(done, total);
+    let engine = Engine::with_stores(backend, checkpoint, config, stores, &mut show)?;
     progress.clear();
     let EngineConfig { context, chunk, .. } = config;
     tracing::info!("loaded {}: context {context}, chunk {chunk}", units::bytes(total));

@@ -9,7 +9,7 @@ use lab::audit::Store;
 use crate::error::Error;
 
 /// Names the folder in place of the user's cache folder.
-const FOLDER: &str = "TUFF_CACHE";
+pub(crate) const FOLDER: &str = "TUFF_CACHE";
 
 /// The folder of what can be measured again.
 ///

@@ -96,7 +96,7 @@ impl MemoryPlan {
 
     /// The fewest bytes that the model runs with.
     pub fn smallest(&self) -> u64 {
-        self.fixed().saturating_add(self.weights.experts.least())
+        self.fixed().saturating_add(self.weights.experts.least)
     }
 
     /// Bytes on a device that holds everything but the n-gram table.

@@ -27,7 +27,7 @@ impl MemoryPlan {
             return Ok(Placement::Mapped);
         };
         match limit.bytes.checked_sub(self.fixed()) {
-            Some(cache_bytes) if cache_bytes >= self.weights.experts.least() => {
+            Some(cache_bytes) if cache_bytes >= self.weights.experts.least => {
                 Ok(Placement::Stored { cache_bytes })
             }
             _ => Err(self.shortfall(limit, "--ram", self.smallest())),
@@ -95,7 +95,7 @@ impl Shortfall {
             slots => format!("{slots} sequences"),
         };
         let on_device = self.option == "--vram";
-        let experts = if on_device { experts.bytes } else { experts.least() };
+        let experts = if on_device { experts.bytes } else { experts.least };
         let for_experts = if on_device { "experts" } else { "the experts of a token" };
         let mut parts = vec![
             (dense.saturating_add(*vectors), "dense weights".to_owned()),

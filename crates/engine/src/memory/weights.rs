@@ -1,10 +1,8 @@
 //! What weights take.
 
+use crate::stores::{DraftingBlock, layout};
 use model::{Checkpoint, ExpertStacks, Layer, Moe, Purpose, Role, Tensor};
-
-/// Sets of a token's experts in a layer that must find room: those that are multiplied with, and
-/// those that are read meanwhile.
-const LEAST_SETS: u64 = 2;
+use store::ExpertStore;
 
 /// Bytes of a model's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +30,11 @@ pub struct ExpertBytes {
     pub bytes: u64,
     /// Bytes of the largest expert: layers may have other formats.
     pub largest: u64,
+    /// Bytes of the smallest store of experts that works: for those of a token that are multiplied
+    /// with, and as many that are read meanwhile, of every size that experts have.
+    pub least: u64,
+    /// Bytes of a store that holds all.
+    pub stored: u64,
 }
 
 impl WeightBytes {
@@ -50,6 +53,15 @@ impl WeightBytes {
         let values: usize = vectors.map(|tensor| tensor.n_in * tensor.n_out).sum();
         let block = checkpoint.mtp.iter().filter(|_| has_block).map(|mtp| &mtp.layer);
         let layers: Vec<&Layer> = checkpoint.layers.iter().chain(block).collect();
+        let drafting = if has_block { DraftingBlock::Loaded } else { DraftingBlock::Left };
+        // A checkpoint in no file is all in memory, and nothing of it is read.
+        let (least, stored) = match layout(checkpoint, drafting) {
+            Ok(layout) => {
+                let least = ExpertStore::least(&layout, checkpoint.hp.moe.used);
+                (least, ExpertStore::most(&layout))
+            }
+            Err(_) => (total(&is_expert), total(&is_expert)),
+        };
         let largest = layers.iter().map(|layer| expert(&layer.moe, size)).max().unwrap_or(0);
         Self {
             dense: total(&|role| !is_expert(role) && role != Role::NgramTable),
@@ -60,6 +72,8 @@ impl WeightBytes {
                 used: checkpoint.hp.moe.used,
                 bytes: total(&is_expert),
                 largest,
+                least,
+                stored,
             },
             table: checkpoint.ngram.as_ref().map_or(0, |table| table.bytes.len() as u64),
         }
@@ -82,17 +96,9 @@ impl ExpertBytes {
         (self.layers * self.per_layer) as u64
     }
 
-    /// Bytes that must be there for experts so that the model runs at all.
-    pub fn least(&self) -> u64 {
-        let set = self.largest.saturating_mul(self.used as u64);
-        set.saturating_mul(LEAST_SETS).min(self.bytes)
-    }
-
-    /// How many experts so many bytes hold, if each were as large as the largest.
+    /// About how many experts a store of so many bytes holds.
     pub fn held(&self, cache_bytes: u64) -> u64 {
-        if cache_bytes >= self.bytes {
-            return self.count();
-        }
-        cache_bytes.checked_div(self.largest).unwrap_or(0).min(self.count())
+        let share = cache_bytes as f64 / self.stored.max(1) as f64;
+        (self.count() as f64 * share.min(1.0)) as u64
     }
 }

@@ -264,7 +264,16 @@ impl DeviceArgs {
         let chunk = count(self.chunk).unwrap_or_else(default).min(context).min(most);
         let kv = self.kv.into();
         let rope_scaling = self.scaling(context, model_context);
-        EngineConfig { slots: 1, context, chunk, kv, rope_scaling, ..EngineConfig::default() }
+        let dials = self.memory.dials();
+        EngineConfig {
+            slots: 1,
+            context,
+            chunk,
+            kv,
+            rope_scaling,
+            dials,
+            ..EngineConfig::default()
+        }
     }
 
     /// All that results depend on, in words, for contexts of this length.

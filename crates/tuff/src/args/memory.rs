@@ -1,7 +1,10 @@
 //! Options that limit memory.
 
-use clap::Args;
+use clap::{Args, ValueEnum, value_parser};
 use engine::memory::{LimitSource, MemoryLimit, Ram};
+use engine::store::Way;
+use engine::{Ahead, StoreSettings};
+use kernels::moe::RoutingDials;
 
 use crate::units;
 
@@ -17,6 +20,42 @@ pub(crate) struct MemoryArgs {
     /// Memory of the GPU that the model may take. auto is what the GPU gives.
     #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = parse_size)]
     vram: Ram,
+    /// Which experts are read before they are chosen, where not all are in memory. Changes speed,
+    /// never a result.
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "next-layer")]
+    read_ahead: ReadAhead,
+    /// How experts are read, where not all are in memory.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "direct")]
+    disk_reads: DiskReads,
+    /// Reads under way at once.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = value_parser!(u64).range(1..=256))]
+    disk_queue: u64,
+    /// Changes results: in place of a chosen expert that is not in memory, use one that is and has
+    /// at least this share of its probability, as in 0.7. See docs/memory.md for what it costs.
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, help_heading = "Lossy")]
+    prefer_resident: Option<f32>,
+    /// Changes results: windows of 2 to 16 tokens, as checking drafts makes them, use at most so many
+    /// experts of a layer, those most probable over all their tokens.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), help_heading = "Lossy")]
+    window_experts: Option<u64>,
+}
+
+/// Which experts are read before they are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ReadAhead {
+    /// None.
+    Never,
+    /// Those that the next layer would choose from this layer's input.
+    NextLayer,
+}
+
+/// How weights are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DiskReads {
+    /// Past the system's cache of files, where the file system can.
+    Direct,
+    /// Through the system's cache of files.
+    Cached,
 }
 
 impl MemoryArgs {
@@ -25,12 +64,43 @@ impl MemoryArgs {
         self.ram
     }
 
+    /// How a store reads.
+    pub(crate) fn store(&self, defaults: StoreSettings) -> StoreSettings {
+        StoreSettings {
+            ahead: match self.read_ahead {
+                ReadAhead::Never => Ahead::Never,
+                ReadAhead::NextLayer => Ahead::NextLayer,
+            },
+            way: match self.disk_reads {
+                DiskReads::Direct => Way::Direct,
+                DiskReads::Cached => Way::Cached,
+            },
+            threads: self.disk_queue as usize,
+            ..defaults
+        }
+    }
+
+    /// What may be traded for speed.
+    pub(crate) fn dials(&self) -> RoutingDials {
+        RoutingDials {
+            prefer_resident: self.prefer_resident,
+            window_experts: self.window_experts.map(|experts| experts as usize),
+        }
+    }
+
     /// How much of the GPU's memory may be taken; `None` if it is to say so itself.
     pub(crate) fn vram(&self) -> Option<MemoryLimit> {
         match self.vram {
             Ram::Auto => None,
             Ram::Bytes(bytes) => Some(MemoryLimit { bytes, source: LimitSource::Setting }),
         }
+    }
+}
+
+fn parse_share(text: &str) -> Result<f32, String> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err("write a number above 0 and at most 1".to_owned()),
     }
 }
 

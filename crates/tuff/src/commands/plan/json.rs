@@ -38,7 +38,7 @@ pub(super) fn report(
             "used": experts.used,
             "count": experts.count(),
             "largest": experts.largest,
-            "least": experts.least(),
+            "least": experts.least,
         },
         "table": weights.table,
         "states": {

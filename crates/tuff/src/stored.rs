@@ -1,0 +1,130 @@
+//! Weights that are read as they are wanted, of models larger than the memory: opening them, and what
+//! is kept of them until the program ends and after.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use engine::memory::Size;
+use engine::store::Counters;
+use engine::{DraftingBlock, EngineConfig, StoreSettings, Stores};
+use etcetera::BaseStrategy;
+use model::Checkpoint;
+
+use crate::args::DeviceArgs;
+use crate::error::Error;
+use crate::memory::Placed;
+use crate::{tiles, units};
+
+/// What lasts as long as the program.
+static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
+
+#[derive(Debug)]
+struct Held {
+    stores: Stores,
+    /// Where the list of the hottest experts is kept.
+    list: Option<PathBuf>,
+    /// Dense weights that other programs cannot drive out of memory.
+    _locked: Option<gguf::Locked>,
+}
+
+/// Opens what is not held in memory, if anything is: experts that do not all fit, an n-gram table
+/// that does not fit beside the rest.
+///
+/// # Errors
+/// [`Error::Engine`] when the model's files cannot be read.
+pub(crate) fn open(
+    checkpoint: &Checkpoint,
+    device: &DeviceArgs,
+    config: &EngineConfig,
+    placed: &Placed,
+) -> Result<Option<Stores>, Error> {
+    let (experts, table) = match placed {
+        Placed::Whole => return Ok(None),
+        Placed::TableApart { table } => (None, *table),
+        Placed::ExpertsApart { experts, table } => (Some(*experts), *table),
+    };
+    let block = match config.mtp {
+        Some(_) => DraftingBlock::Loaded,
+        None => DraftingBlock::Left,
+    };
+    let defaults = StoreSettings { experts, table, ..StoreSettings::default() };
+    let stores = Stores::open(checkpoint, block, device.memory.store(defaults))?;
+    let locked = match experts {
+        Some(_) => lock(checkpoint, block),
+        None => None,
+    };
+    let list = list(&stores);
+    if let Some(path) = &list {
+        match stores.warm(path) {
+            Ok(true) => tracing::info!("reading the experts of earlier runs: {}", path.display()),
+            Ok(false) => {}
+            Err(error) => tracing::warn!("{error}; a new one is made"),
+        }
+    }
+    let held = Held { stores: stores.clone(), list, _locked: locked };
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).push(held);
+    Ok(Some(stores))
+}
+
+/// Keeps the dense weights in memory; where the system does not allow it they may be slow at times.
+fn lock(checkpoint: &Checkpoint, block: DraftingBlock) -> Option<gguf::Locked> {
+    match engine::lock_dense(checkpoint, block) {
+        Ok(locked) => {
+            tracing::info!("{} of dense weights locked in memory", Size(locked.bytes()));
+            Some(locked)
+        }
+        Err(error) => {
+            tracing::info!("dense weights are not locked in memory: {error}");
+            None
+        }
+    }
+}
+
+/// Where the list of the hottest experts of a model lies, beside what else can be found out again.
+fn list(stores: &Stores) -> Option<PathBuf> {
+    stores.experts()?;
+    let folder = match std::env::var_os(tiles::FOLDER).filter(|folder| !folder.is_empty()) {
+        Some(folder) => PathBuf::from(folder),
+        None => etcetera::choose_base_strategy().ok()?.cache_dir().join("tuff"),
+    };
+    Some(folder.join("experts").join(format!("{:016x}.hot", stores.model())))
+}
+
+/// Saves what was learned, before the program ends. That it cannot be saved costs time at the next
+/// start and nothing else.
+pub(crate) fn finish() {
+    let held = std::mem::take(&mut *HELD.lock().unwrap_or_else(PoisonError::into_inner));
+    for Held { stores, list, .. } in held {
+        let Some(path) = list else { continue };
+        if stores.counters().wanted == 0 {
+            continue;
+        }
+        let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        let saved = folder.map_err(|error| error.to_string());
+        let saved = saved.and_then(|()| stores.save_profile(&path).map_err(|e| e.to_string()));
+        if let Err(error) = saved {
+            tracing::warn!("the list of the most used experts is not saved: {error}");
+        }
+    }
+}
+
+/// What stores did for `tokens` tokens, in a line.
+pub(crate) fn line(counters: &Counters, tokens: usize) -> Option<String> {
+    let hits = counters.hit_rate()?;
+    let per_token = units::bytes(counters.bytes / tokens.max(1) as u64);
+    let speed = counters
+        .bandwidth()
+        .map_or(String::new(), |bandwidth| format!(" at {}/s", units::bytes(bandwidth as u64)));
+    let ahead = match counters.expected {
+        0 => String::new(),
+        expected => format!(
+            "; of {expected} read ahead {:.0} % in vain",
+            100.0 * counters.in_vain as f64 / expected as f64
+        ),
+    };
+    Some(format!(
+        "experts: {:.1} % in memory when wanted, {per_token} a token read{speed}{ahead}; waited {:.1} s",
+        100.0 * hits,
+        counters.waiting.as_secs_f64()
+    ))
+}
