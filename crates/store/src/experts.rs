@@ -22,6 +22,23 @@ pub struct StoreOptions {
     pub way: Way,
 }
 
+/// How large a store is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreSize {
+    /// Experts of the model.
+    pub experts: usize,
+    /// Slots in memory.
+    pub slots: usize,
+    /// Experts in them.
+    pub held: usize,
+    /// Bytes of all slots, used or not.
+    pub bytes: u64,
+    /// Bytes of those that are used.
+    pub held_bytes: u64,
+    /// Bytes of a matrix, as an average.
+    pub matrix_bytes: usize,
+}
+
 /// Experts in slots of memory, read as they are wanted. The last handle ends its threads.
 #[derive(Debug)]
 pub struct ExpertStore {
@@ -92,6 +109,11 @@ impl ExpertStore {
     /// Experts in memory, and slots for them.
     pub fn held(&self) -> (usize, usize) {
         lock(&self.shared.state).held()
+    }
+
+    /// How large it is.
+    pub fn size(&self) -> StoreSize {
+        lock(&self.shared.state).size()
     }
 
     /// How often experts were wanted so far, for the next run with the model of this fingerprint.

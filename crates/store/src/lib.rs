@@ -27,7 +27,7 @@ mod table;
 pub use counters::Counters;
 pub use disk::{Disk, FileDisk, Way};
 pub use error::StoreError;
-pub use experts::{ExpertStore, StoreOptions};
+pub use experts::{ExpertStore, StoreOptions, StoreSize};
 pub use layout::{LayerLayout, Layout, Matrices, Stack};
 pub use profile::Profile;
 pub use speed::{ReadSpeed, read_speed};

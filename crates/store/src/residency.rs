@@ -66,6 +66,11 @@ impl Residency {
         self.classes.iter().map(|class| class.order.len()).sum()
     }
 
+    /// Experts of a class that are listed.
+    pub(crate) fn listed_of(&self, class: usize) -> usize {
+        self.classes[class].order.len()
+    }
+
     /// Room for one more expert of `class`; what `keeps` says yes to stays.
     pub(crate) fn room(&self, class: usize, keeps: impl Fn(u32) -> bool) -> Room {
         let class = &self.classes[class];

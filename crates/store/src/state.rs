@@ -5,7 +5,7 @@ use crate::buffer::Buffer;
 use crate::counters::{Busy, Counters};
 use crate::layout::{LayerLayout, Layout, Matrices};
 use crate::residency::{Heat, Residency, Room};
-use crate::{Profile, StoreError};
+use crate::{Profile, StoreError, StoreSize};
 use gguf::Bytes;
 use kernels::stored::TakenExpert;
 use std::collections::VecDeque;
@@ -539,6 +539,27 @@ impl State {
     pub(crate) fn held(&self) -> (usize, usize) {
         let slots = (0..self.spare.len()).map(|class| self.residency.slots(class)).sum();
         (self.residency.listed(), slots)
+    }
+
+    pub(crate) fn size(&self) -> StoreSize {
+        let mut size = StoreSize { experts: self.places.len(), ..StoreSize::default() };
+        let mut kinds: Vec<Option<u64>> = vec![None; self.spare.len()];
+        let (mut matrices, mut bytes) = (0, 0);
+        for (layer, &class) in self.layers.iter().zip(&self.class) {
+            kinds[class] = Some(slot_bytes(layer) as u64);
+            matrices += layer.experts * layer.matrices.stacks().len();
+            bytes += layer.experts * layer.expert_bytes();
+        }
+        size.matrix_bytes = bytes / matrices.max(1);
+        for (class, kind) in kinds.iter().enumerate() {
+            let bytes = kind.unwrap_or(0);
+            let (slots, held) = (self.residency.slots(class), self.residency.listed_of(class));
+            size.slots += slots;
+            size.held += held;
+            size.bytes += slots as u64 * bytes;
+            size.held_bytes += held as u64 * bytes;
+        }
+        size
     }
 
     pub(crate) fn profile(&self, model: u64) -> Profile {

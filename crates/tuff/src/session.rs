@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use cpu::Cpu;
 use engine::cache::{FolderError, FromFolder, Keep, Owner, Saved, StateCache, StateFolder};
 use engine::speculation::{Drafter, SpecMode};
-use engine::{Engine, EngineConfig, Event, Feed, Generator, Request, Summary};
+use engine::store::Counters;
+use engine::{Engine, EngineConfig, Event, Feed, Generator, Request, Stores, Summary};
 use gpu::Gpu;
 use kernels::Backend;
 use kernels::reference::Reference;
@@ -101,6 +102,16 @@ impl Session {
             Session::Gpu(engine, _) => engine.config(),
             Session::Reference(engine, _) => engine.config(),
         }
+    }
+
+    /// What was read of experts so far, if any are.
+    pub(crate) fn reads(&self) -> Option<Counters> {
+        let stores = match self {
+            Session::Cpu(engine, _) => engine.stores(),
+            Session::Gpu(engine, _) => engine.stores(),
+            Session::Reference(engine, _) => engine.stores(),
+        };
+        stores.map(Stores::counters)
     }
 
     /// Runs one window; see [`Engine::forward`].

@@ -110,21 +110,27 @@ pub(crate) fn finish() {
 
 /// What stores did for `tokens` tokens, in a line.
 pub(crate) fn line(counters: &Counters, tokens: usize) -> Option<String> {
-    let hits = counters.hit_rate()?;
     let per_token = units::bytes(counters.bytes / tokens.max(1) as u64);
+    Some(format!("{}, {per_token} a token", since_start(counters)?))
+}
+
+/// What stores did so far, in a line.
+pub(crate) fn since_start(counters: &Counters) -> Option<String> {
+    let hits = counters.hit_rate()?;
     let speed = counters
         .bandwidth()
         .map_or(String::new(), |bandwidth| format!(" at {}/s", units::bytes(bandwidth as u64)));
     let ahead = match counters.expected {
         0 => String::new(),
         expected => format!(
-            "; of {expected} read ahead {:.0} % in vain",
+            ", {:.0} % of those read ahead in vain",
             100.0 * counters.in_vain as f64 / expected as f64
         ),
     };
     Some(format!(
-        "experts: {:.1} % in memory when wanted, {per_token} a token read{speed}{ahead}; waited {:.1} s",
+        "experts: {:.1} % in memory when wanted{ahead}; waited {:.1} s; read {}{speed}",
         100.0 * hits,
-        counters.waiting.as_secs_f64()
+        counters.waiting.as_secs_f64(),
+        units::bytes(counters.bytes)
     ))
 }

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::progress::{Progress, Show, Unit};
 use crate::session::Session;
 use crate::terminal::{self, TextOut};
-use crate::{interrupt, stats};
+use crate::{interrupt, stats, stored};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -81,6 +81,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let summary = result?;
     if !args.quiet {
         terminal::note(&stats::line(&summary, &tokenizer));
+        let tokens = summary.prefilled + summary.tokens.len();
+        if let Some(line) = session.reads().and_then(|reads| stored::line(&reads, tokens)) {
+            terminal::note(&line);
+        }
     }
     if summary.finish == Finish::Cancelled { Err(Error::Interrupted) } else { Ok(()) }
 }

@@ -7,7 +7,7 @@ use super::facts::{Facts, Format};
 use super::measure::Sustained;
 use super::plan::Plan;
 use super::stats::{self, Figures, Use};
-use super::{Measurements, limit, spec};
+use super::{Measurements, limit, reads, spec};
 
 /// The whole report.
 pub(super) fn report(facts: &Facts, plan: &Plan, measured: &Measurements) -> Value {
@@ -41,6 +41,7 @@ pub(super) fn report(facts: &Facts, plan: &Plan, measured: &Measurements) -> Val
         })),
         "tests": all.iter().map(|figures| test(figures, bandwidth)).collect::<Vec<_>>(),
         "sustained": windows.and_then(|results| results.sustained.as_ref()).map(sustained),
+        "reads": windows.map(reads::json),
         "limit": windows.map(|_| limit::in_words(&all, bandwidth)),
         "drafts": drafts.map(|(plan, results)| spec::json_report(plan, results)),
     })

@@ -1,16 +1,19 @@
 //! Running the tests: a warm-up, rounds in which every test has its turn, and the sustained test.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cpu::Bandwidth;
+use engine::store::Counters;
 use engine::timed::Profile;
-use engine::{Engine, Feed, Want};
+use engine::{Engine, Feed, Stores, Want};
 use gpu::KernelTime;
 
 use super::Args;
 use super::plan::{Kind, Plan, Test, Windows, chunks};
 use super::profiled::Profiled;
+use super::reads::{self, Disk};
 use crate::error::Error;
 use crate::interrupt;
 use crate::progress::{Progress, Show, Unit};
@@ -23,6 +26,8 @@ pub(super) struct Sample {
     pub(super) time: Duration,
     /// Where that time went.
     pub(super) profile: Profile,
+    /// What was read of experts meanwhile.
+    pub(super) reads: Counters,
 }
 
 /// All runs of a test that count.
@@ -31,6 +36,8 @@ pub(super) struct Measured {
     pub(super) test: Test,
     /// Windows per run.
     pub(super) windows: usize,
+    /// The first run, which does not count: nothing was in memory yet.
+    pub(super) first: Option<Sample>,
     pub(super) samples: Vec<Sample>,
 }
 
@@ -57,6 +64,8 @@ pub(super) struct Results {
     pub(super) sustained: Option<Sustained>,
     /// Of devices whose kernels are timed one by one.
     pub(super) kernels: Vec<Kernels>,
+    /// Under a model whose experts do not all fit in memory.
+    pub(super) disk: Option<Disk>,
 }
 
 /// Where the time of a test's windows went on the device.
@@ -89,7 +98,7 @@ impl<'a, B: Profiled> Bench<'a, B> {
     ///
     /// # Errors
     /// [`Error::Engine`]; [`Error::Interrupted`].
-    pub(super) fn run(mut self, args: &Args) -> Result<Results, Error> {
+    pub(super) fn run(mut self, args: &Args, file: &Path) -> Result<Results, Error> {
         let before = self.bandwidth(args)?;
         let tests = self.rounds()?;
         let sustained = match self.plan.decode() {
@@ -97,10 +106,11 @@ impl<'a, B: Profiled> Bench<'a, B> {
             _ => None,
         };
         let kernels = self.kernels()?;
+        let disk = reads::measure(self.engine.stores(), file)?;
         let after = self.bandwidth(args)?;
         let better = |a: Bandwidth, b: Bandwidth| a.bytes_per_second >= b.bytes_per_second;
         let bandwidth = if better(before, after) { before } else { after };
-        Ok(Results { bandwidth, tests, sustained, kernels })
+        Ok(Results { bandwidth, tests, sustained, kernels, disk })
     }
 
     fn bandwidth(&mut self, args: &Args) -> Result<Bandwidth, Error> {
@@ -140,7 +150,7 @@ impl<'a, B: Profiled> Bench<'a, B> {
         let chunk = plan.config.chunk;
         let empty = |&test: &Test| {
             let windows = test.windows(chunk).len();
-            Measured { test, windows, samples: Vec::with_capacity(plan.repetitions) }
+            Measured { test, windows, first: None, samples: Vec::with_capacity(plan.repetitions) }
         };
         let mut measured: Vec<Measured> = plan.tests.iter().map(empty).collect();
         let total = (plan.tests.len() * (plan.repetitions + 1)) as u64;
@@ -149,8 +159,9 @@ impl<'a, B: Profiled> Bench<'a, B> {
         for round in 0..=plan.repetitions {
             for measured in &mut measured {
                 let sample = self.sample(measured.test)?;
-                if round > 0 {
-                    measured.samples.push(sample);
+                match round {
+                    0 => measured.first = Some(sample),
+                    _ => measured.samples.push(sample),
                 }
                 done += 1;
                 progress.set(done, total);
@@ -165,14 +176,22 @@ impl<'a, B: Profiled> Bench<'a, B> {
     /// [`Error::Engine`]; [`Error::Interrupted`].
     pub(super) fn sample(&mut self, test: Test) -> Result<Sample, Error> {
         let mut time = Duration::ZERO;
+        let before;
         if test.kind == Kind::Slots {
+            before = self.reads();
             time = self.slots(test)?;
         } else {
             self.start(test)?;
+            before = self.reads();
             let windows = test.windows(self.plan.config.chunk);
             self.windows(test.depth, windows, |window| time += window)?;
         }
-        Ok(Sample { time, profile: self.engine.backend_mut().take_profile() })
+        let reads = self.reads().since(&before);
+        Ok(Sample { time, profile: self.engine.backend_mut().take_profile(), reads })
+    }
+
+    fn reads(&self) -> Counters {
+        self.engine.stores().map(Stores::counters).unwrap_or_default()
     }
 
     /// Decodes several sequences at once; the time of the windows.

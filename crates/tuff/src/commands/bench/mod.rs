@@ -1,7 +1,7 @@
 //! `tuff bench`: how fast a model runs on this machine, and where the time goes.
 //!
 //! `plan` says what is run, `measure` runs it, `stats` draws the figures from the samples; `text`
-//! and `json` write them down, `limit` says in words what they mean. `facts` is the head of both.
+//! and `json` write them down, `reads` what came from the disk, `limit` says in words what they mean. `facts` is the head of both.
 //! `ab` compares two settings, `spec` compares draft modes on texts; `serving` runs whole requests; `single` is the other half:
 //! single kernels without a model.
 
@@ -12,6 +12,7 @@ mod limit;
 mod measure;
 mod plan;
 mod profiled;
+mod reads;
 mod serving;
 mod single;
 mod spec;
@@ -219,7 +220,8 @@ fn measure<B: Backend, P: Profiled>(
         let engine = session::load(profiled(backend()?), checkpoint, plan.config, how)?;
         let _watch = interrupt::watch();
         tracing::info!("measuring");
-        measured.windows = Some(Bench::new(engine, plan, show).run(args)?);
+        measured.windows =
+            Some(Bench::new(engine, plan, show).run(args, &checkpoint.file.parts()[0])?);
     }
     if let Some(texts) = &plan.drafts {
         let config = args.drafts.drafting().extend(plan.config);

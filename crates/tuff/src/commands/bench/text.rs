@@ -9,6 +9,7 @@ use super::facts::Facts;
 use super::limit;
 use super::measure::{Kernels, Results, Sustained};
 use super::plan::{Kind, Plan};
+use super::reads;
 use super::stats::{self, Figures, Use};
 use crate::table::{Side, table};
 use crate::units;
@@ -44,6 +45,9 @@ pub(super) fn report(results: &Results, wanted: Parts) -> String {
     let bandwidth = results.bandwidth.bytes_per_second;
     let all = stats::figures(results);
     let mut text = format!("\n{}", speeds(&all, bandwidth));
+    if let Some(reads) = reads::text(results) {
+        let _ = write!(text, "\n{reads}");
+    }
     if let Some(sustained) = &results.sustained {
         let _ = writeln!(text, "\n{}", sustained_line(sustained));
     }

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::progress::Show;
 use crate::session::Session;
 use crate::terminal::note;
-use crate::{interrupt, stats};
+use crate::{interrupt, stats, stored};
 
 /// How answers are made.
 #[derive(Debug)]
@@ -266,7 +266,9 @@ impl Talk {
             None => format!("Nothing was said yet; the context holds {context} tokens."),
             Some((summary, used)) => {
                 let line = stats::line(summary, &self.conversation.tokenizer);
-                format!("{line}\ncontext: {used} of {context} tokens{saved}")
+                let reads = self.session.reads().and_then(|reads| stored::since_start(&reads));
+                let reads = reads.map(|line| format!("\n{line}")).unwrap_or_default();
+                format!("{line}\ncontext: {used} of {context} tokens{saved}{reads}")
             }
         }
     }
