@@ -32,6 +32,7 @@ mod served;
 mod server;
 mod service;
 mod settings;
+mod socket;
 mod status;
 mod stop;
 mod wire;
