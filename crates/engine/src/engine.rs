@@ -1,10 +1,11 @@
 //! The engine: a loaded model, its slots, and windows over them.
 
-use crate::capacity::{check_context, token_bytes};
+use crate::capacity::{DeviceMemory, check_context, token_bytes};
 use crate::fingerprint::{self, Fingerprint};
 use crate::forward::Pass;
 use crate::mtp::Mtp;
 use crate::probe::{NoProbe, Probe};
+use crate::reads::WeightReads;
 use crate::scratch::Scratch;
 use crate::slots::Slots;
 use crate::weights::{MtpWeights, Weights};
@@ -14,6 +15,7 @@ use kernels::{Backend, Commit, Window};
 use model::Checkpoint;
 use model::HyperParams;
 use model::ngram;
+use std::time::Instant;
 
 /// A loaded model with its slots.
 pub struct Engine<B: Backend> {
@@ -27,6 +29,9 @@ pub struct Engine<B: Backend> {
     pub(crate) window: Window,
     /// Of the model and whatever else a state depends on.
     pub(crate) fingerprint: Fingerprint,
+    pub(crate) reads: WeightReads,
+    /// Bytes of the device's own memory that were taken once the weights were loaded.
+    loaded: u64,
     tokens: Vec<u32>,
     /// Ids before and in the feed that is being arranged.
     before: Vec<u32>,
@@ -68,6 +73,7 @@ impl<B: Backend> Engine<B> {
             }
             None => None,
         };
+        let loaded = backend.memory_used().unwrap_or(0);
         hp.mtp_layers = usize::from(block.is_some());
         let EngineConfig { mtp, kv, rope_scaling, .. } = config;
         let settings = format!("{} {mtp:?} {kv} {rope_scaling:?}", backend.name());
@@ -86,6 +92,8 @@ impl<B: Backend> Engine<B> {
             config,
             window: Window::new(),
             fingerprint,
+            reads: WeightReads::default(),
+            loaded,
             tokens: Vec::new(),
             before: Vec::new(),
             ngrams: Vec::new(),
@@ -118,6 +126,17 @@ impl<B: Backend> Engine<B> {
     /// Name of the backend.
     pub fn backend_name(&self) -> &'static str {
         self.backend.name()
+    }
+
+    /// Weights that windows and drafts had to read so far, and the time that they took.
+    pub fn weight_reads(&self) -> WeightReads {
+        self.reads
+    }
+
+    /// What is taken of the device's memory; `None` for a device that works in the host's.
+    pub fn device_memory(&self) -> Option<DeviceMemory> {
+        let used = self.backend.memory_used()?;
+        Some(DeviceMemory { used, weights: self.loaded.min(used) })
     }
 
     /// The backend, for what the engine does not ask of it.
@@ -199,6 +218,7 @@ impl<B: Backend> Engine<B> {
     ) -> Result<(), Error> {
         logits.clear();
         self.check_feeds(feeds)?;
+        let started = Instant::now();
         for feed in feeds {
             let more = feed.tokens.len();
             self.slots.reserve(&mut self.backend, &self.weights, feed.slot, more)?;
@@ -219,6 +239,7 @@ impl<B: Backend> Engine<B> {
                 Err(_) => self.slots.set_broken(feed.slot),
             }
         }
+        self.reads.time += started.elapsed();
         result
     }
 
@@ -298,6 +319,7 @@ impl<B: Backend> Engine<B> {
             slots: &mut self.slots,
             scratch: &mut self.scratch,
             window: &self.window,
+            reads: &mut self.reads,
         };
         pass.trunk(&self.tokens, &self.ngrams, probe)?;
         pass.head(&self.wanted, self.hp.vocab, logits)

@@ -2,6 +2,7 @@
 //!
 //! Shapes at the buffers' declarations in `scratch.rs`; formulas in the kernel families' contracts.
 
+use crate::reads::WeightReads;
 use crate::scratch::{AttentionScratch, GdnScratch, LayerScratch, MoeScratch, PleScratch};
 use crate::slots::LayerState;
 use crate::weights::{AttentionLayer, GdnLayer, Layer, Mixer, MoeLayer, PleLayer};
@@ -18,6 +19,8 @@ pub(crate) struct LayerPass<'a, B: Backend> {
     pub(crate) choice: MoeChoice,
     pub(crate) window: &'a Window,
     pub(crate) scratch: &'a mut LayerScratch<B>,
+    /// Where layers are counted.
+    pub(crate) reads: &'a mut WeightReads,
 }
 
 /// Table rows of every token, `[T, heads]`; empty without n-gram features.
@@ -52,13 +55,15 @@ impl<B: Backend> LayerPass<'_, B> {
 
     /// The second half of a layer: token by token.
     pub(crate) fn experts(&mut self, layer: &Layer<B>, x: &mut B::Buffer) {
-        let Self { backend, hc, choice, window, scratch } = self;
+        let Self { backend, hc, choice, window, scratch, reads } = self;
         let LayerScratch { u, inject, y, moe, .. } = &mut **scratch;
         let rows = window.rows();
 
         let out = HcRead { u: &mut *u, weights: &mut *inject };
         backend.hc_read(hc, &layer.hc_ffn.weights(), x, rows, out);
         moe_layer(*backend, &layer.moe, rows, *choice, moe, (&*u, &mut *y));
+        let most = (rows * choice.used).min(choice.experts);
+        reads.layer(layer.bytes, backend.experts_in_use(&moe.plan), most);
         backend.hc_inject(hc, inject, y, rows, x);
     }
 
@@ -71,6 +76,7 @@ impl<B: Backend> LayerPass<'_, B> {
         (s, x): (&mut PleScratch<B>, &mut B::Buffer),
     ) {
         let (backend, rows) = (&mut *self.backend, self.window.rows());
+        self.reads.bytes += ngrams.len() as u64 * layer.table_row;
         backend.ple_gather(&layer.table, ngrams, &mut s.e);
         backend.matmul(&layer.key, &s.e, rows, &mut s.key);
         backend.matmul(&layer.value, &s.e, rows, &mut s.value);

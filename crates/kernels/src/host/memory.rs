@@ -47,6 +47,13 @@ pub fn available_memory() -> Option<u64> {
     Some(container_room().map_or(free, |room| room.min(free)))
 }
 
+/// Bytes of memory that this process could have if it were alone: what the machine has, less where a
+/// container allows less. `None` where the system does not say.
+pub fn total_memory() -> Option<u64> {
+    let all = kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
+    Some(container_bytes("memory.max").map_or(all, |most| most.min(all)))
+}
+
 /// The value of `key` in a table of kB, in bytes.
 fn kilobytes(table: &str, key: &str) -> Option<u64> {
     let line = table.lines().find_map(|line| line.strip_prefix(key))?;
@@ -55,11 +62,13 @@ fn kilobytes(table: &str, key: &str) -> Option<u64> {
 
 /// Bytes below the limit of the control group, if it has one.
 fn container_room() -> Option<u64> {
-    let number = |name: &str| {
-        let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?;
-        text.trim().parse::<u64>().ok()
-    };
-    Some(number("memory.max")?.saturating_sub(number("memory.current")?))
+    Some(container_bytes("memory.max")?.saturating_sub(container_bytes("memory.current")?))
+}
+
+/// A figure of the control group, if it has one; "max", for no limit, is none.
+fn container_bytes(name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?;
+    text.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -82,5 +91,14 @@ mod tests {
         let table = "MemTotal:       24000000 kB\nMemAvailable:   1024 kB\n";
         assert_eq!(kilobytes(table, "MemAvailable:"), Some(1 << 20));
         assert_eq!(kilobytes("MemAvailable: many", "MemAvailable:"), None);
+    }
+
+    #[test]
+    fn what_is_left_is_a_part_of_all() {
+        let (Some(left), Some(all)) = (available_memory(), total_memory()) else {
+            assert!(!cfg!(target_os = "linux"));
+            return;
+        };
+        assert!(0 < all && left <= all, "{left} of {all}");
     }
 }

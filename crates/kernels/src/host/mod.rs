@@ -8,7 +8,7 @@ mod selection;
 mod state;
 
 pub use kv::{KvCache, KvRows};
-pub use memory::{available_memory, zeroed};
+pub use memory::{available_memory, total_memory, zeroed};
 pub use plan::{Group, Plan};
 pub use selection::Selection;
 pub use state::{AsideRows, GdnAside, GdnState, KvSlot, PleState, QsaState};

@@ -12,6 +12,10 @@ impl Moe for Reference {
         plan.build(&logits[..rows * choice.experts], choice);
     }
 
+    fn experts_in_use(&self, plan: &Plan) -> Option<usize> {
+        Some(plan.groups().len())
+    }
+
     fn moe_gate_up(
         &mut self,
         plan: &Plan,
