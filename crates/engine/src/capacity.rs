@@ -22,6 +22,15 @@ pub fn token_bytes(hp: &HyperParams, config: &EngineConfig) -> u64 {
     attention.map(|kind| of_layer(qsa_shape(hp, kind, RopeScaling::None))).sum()
 }
 
+/// What an engine takes of the memory of a device that has its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// Bytes in all.
+    pub used: u64,
+    /// Of these, bytes that the weights took, as the device lays them out.
+    pub weights: u64,
+}
+
 /// Refuses a context that the model does not reach, or that memory could not hold even if the model
 /// itself took none. (Its file is mapped: what it takes can be given back.)
 pub(crate) fn check_context(hp: &HyperParams, config: &EngineConfig) -> Result<(), Error> {

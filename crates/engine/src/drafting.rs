@@ -9,6 +9,7 @@ use crate::weights::weight;
 use crate::{Engine, Error, Feed};
 use kernels::{Activations, Backend};
 use model::{Checkpoint, DraftVocab};
+use std::time::Instant;
 
 /// One draft step of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +68,9 @@ impl<B: Backend> Engine<B> {
         let full = block.head_out.as_ref().unwrap_or(&checkpoint.output);
         let rows = weight(full)?.select_rows(vocab.ids())?;
         let matrix = self.backend.load_matrix(&rows, Activations::Int8)?;
-        mtp.subset = Some(SubsetHead { vocab, matrix });
-        Ok(rows.bytes().len())
+        let bytes = rows.bytes().len();
+        mtp.subset = Some(SubsetHead { vocab, matrix, bytes: bytes as u64 });
+        Ok(bytes)
     }
 
     /// The draft vocabulary, if one is loaded.
@@ -99,30 +101,36 @@ impl<B: Backend> Engine<B> {
     ) -> Result<(), Error> {
         logits.clear();
         self.check_steps(steps)?;
-        let Self { backend, weights, slots, scratch, mtp: Some(mtp), hp, config, .. } = self else {
+        let Self { backend, weights, slots, scratch, mtp, hp, config, reads, .. } = self;
+        let Some(mtp) = mtp else {
             return Err(Error::NoMtp);
         };
+        let started = Instant::now();
         for step in steps {
             // The rows of drafts come behind the sequence.
             let len = slots.tokens(step.slot).len() + mtp.step_rows(step.slot);
             mtp.reserve(backend, step.slot, len + MAX_DEPTH)?;
         }
         let Scratch { layers, head: buffers, .. } = scratch;
-        let (hc, token_embd) = (&weights.hc, &weights.token_embd);
+        let (hc, token_embd, embed_row) = (&weights.hc, &weights.token_embd, weights.embed_row);
         let mut context = MtpContext {
             backend: &mut *backend,
             hc,
             routing: routing(hp, config),
             layers,
             token_embd,
+            embed_row,
+            reads: &mut *reads,
         };
         mtp.step(&mut context, slots, steps);
         let full = mtp.weights.head.as_ref().unwrap_or(&weights.output);
-        let (matrix, rows) = match (&mtp.subset, head) {
-            (Some(subset), Head::Subset) => (&subset.matrix, subset.vocab.len()),
-            _ => (full, hp.vocab),
+        let full_bytes = mtp.weights.head_bytes.unwrap_or(weights.output_bytes);
+        let (matrix, bytes, rows) = match (&mtp.subset, head) {
+            (Some(subset), Head::Subset) => (&subset.matrix, subset.bytes, subset.vocab.len()),
+            _ => (full, full_bytes, hp.vocab),
         };
-        let head = HeadWeights { mixer: &mtp.weights.head_hc, matrix, hc, rows };
+        let head = HeadWeights { mixer: &mtp.weights.head_hc, matrix, bytes, hc, rows };
+        reads.bytes += head.bytes_read(mtp.last_rows.len());
         let io = (buffers, &mut layers.inject);
         let result = head.logits(backend, (&mtp.x, &mtp.last_rows), io, logits);
         let fault = backend.check();
@@ -130,6 +138,7 @@ impl<B: Backend> Engine<B> {
         if result.is_err() {
             steps.iter().for_each(|step| slots.set_broken(step.slot));
         }
+        reads.time += started.elapsed();
         result
     }
 
@@ -143,19 +152,18 @@ impl<B: Backend> Engine<B> {
     /// # Errors
     /// A device fault.
     pub(crate) fn keep_streams(&mut self, feeds: &[Feed<'_>]) -> Result<(), Error> {
-        let Self { backend, weights, slots, scratch, mtp: Some(mtp), hp, config, window, .. } =
-            self
-        else {
-            return Ok(());
-        };
+        let Self { backend, weights, slots, scratch, mtp, hp, config, window, reads, .. } = self;
+        let Some(mtp) = mtp else { return Ok(()) };
         let Scratch { x, layers, .. } = scratch;
-        let (hc, token_embd) = (&weights.hc, &weights.token_embd);
+        let (hc, token_embd, embed_row) = (&weights.hc, &weights.token_embd, weights.embed_row);
         let mut context = MtpContext {
             backend: &mut *backend,
             hc,
             routing: routing(hp, config),
             layers,
             token_embd,
+            embed_row,
+            reads,
         };
         for (feed, run) in feeds.iter().zip(window.runs()) {
             let Feed { slot, tokens, commit, .. } = *feed;

@@ -1,11 +1,12 @@
 //! The engine: a loaded model, its slots, and windows over them.
 
-use crate::capacity::{check_context, token_bytes};
+use crate::capacity::{DeviceMemory, check_context, token_bytes};
 use crate::fingerprint::{self, Fingerprint};
 use crate::forward::Pass;
 use crate::layers::Routing;
 use crate::mtp::Mtp;
 use crate::probe::{NoProbe, Probe};
+use crate::reads::WeightReads;
 use crate::scratch::Scratch;
 use crate::slots::Slots;
 use crate::stores::Stores;
@@ -17,6 +18,7 @@ use kernels::{Backend, Commit, Window};
 use model::Checkpoint;
 use model::HyperParams;
 use model::ngram;
+use std::time::Instant;
 
 /// A loaded model with its slots.
 pub struct Engine<B: Backend> {
@@ -31,6 +33,9 @@ pub struct Engine<B: Backend> {
     /// Of the model and whatever else a state depends on.
     pub(crate) fingerprint: Fingerprint,
     stores: Option<Stores>,
+    pub(crate) reads: WeightReads,
+    /// Bytes of the device's own memory that were taken once the weights were loaded.
+    loaded: u64,
     tokens: Vec<u32>,
     /// Ids before and in the feed that is being arranged.
     before: Vec<u32>,
@@ -88,6 +93,7 @@ impl<B: Backend> Engine<B> {
             }
             None => None,
         };
+        let loaded = backend.memory_used().unwrap_or(0);
         hp.mtp_layers = usize::from(block.is_some());
         let EngineConfig { mtp, kv, rope_scaling, dials, .. } = config;
         let mut settings = format!("{} {mtp:?} {kv} {rope_scaling:?}", backend.name());
@@ -110,6 +116,8 @@ impl<B: Backend> Engine<B> {
             window: Window::new(),
             fingerprint,
             stores,
+            reads: WeightReads::default(),
+            loaded,
             tokens: Vec::new(),
             before: Vec::new(),
             ngrams: Vec::new(),
@@ -147,6 +155,17 @@ impl<B: Backend> Engine<B> {
     /// What is read as it is wanted, if anything is.
     pub fn stores(&self) -> Option<&Stores> {
         self.stores.as_ref()
+    }
+
+    /// Weights that windows and drafts had to read so far, and the time that they took.
+    pub fn weight_reads(&self) -> WeightReads {
+        self.reads
+    }
+
+    /// What is taken of the device's memory; `None` for a device that works in the host's.
+    pub fn device_memory(&self) -> Option<DeviceMemory> {
+        let used = self.backend.memory_used()?;
+        Some(DeviceMemory { used, weights: self.loaded.min(used) })
     }
 
     /// The backend, for what the engine does not ask of it.
@@ -228,6 +247,7 @@ impl<B: Backend> Engine<B> {
     ) -> Result<(), Error> {
         logits.clear();
         self.check_feeds(feeds)?;
+        let started = Instant::now();
         for feed in feeds {
             let more = feed.tokens.len();
             self.slots.reserve(&mut self.backend, &self.weights, feed.slot, more)?;
@@ -250,6 +270,7 @@ impl<B: Backend> Engine<B> {
                 Err(_) => self.slots.set_broken(feed.slot),
             }
         }
+        self.reads.time += started.elapsed();
         result
     }
 
@@ -329,6 +350,7 @@ impl<B: Backend> Engine<B> {
             slots: &mut self.slots,
             scratch: &mut self.scratch,
             window: &self.window,
+            reads: &mut self.reads,
         };
         let result = pass
             .trunk(&self.tokens, &self.ngrams, probe)

@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::layers::{LayerPass, NgramRows, Routing};
 use crate::probe::Probe;
+use crate::reads::WeightReads;
 use crate::routers;
 use crate::scratch::{HeadScratch, LOGIT_ROWS, Scratch};
 use crate::slots::Slots;
@@ -18,6 +19,7 @@ pub(crate) struct Pass<'a, B: Backend> {
     pub(crate) slots: &'a mut Slots<B>,
     pub(crate) scratch: &'a mut Scratch<B>,
     pub(crate) window: &'a Window,
+    pub(crate) reads: &'a mut WeightReads,
 }
 
 impl<B: Backend> Pass<'_, B> {
@@ -28,15 +30,16 @@ impl<B: Backend> Pass<'_, B> {
         ngrams: NgramRows<'_>,
         probe: &mut dyn Probe,
     ) -> Result<(), Error> {
-        let Self { backend, weights, slots, scratch, window, routing } = self;
+        let Self { backend, weights, slots, scratch, window, routing, reads } = self;
         let Scratch { x, layers, ple: ple_scratch, .. } = &mut **scratch;
         let hc = &weights.hc;
         let streams = window.rows() * hc.streams * hc.width;
         backend.embed(&weights.token_embd, tokens, hc.streams, x);
+        reads.bytes += tokens.len() as u64 * weights.embed_row;
         observe(*backend, probe, 0, x, streams)?;
 
-        let mut pass =
-            LayerPass { backend: &mut **backend, hc, routing: *routing, window, scratch: layers };
+        let (backend, routing, reads) = (&mut **backend, *routing, &mut **reads);
+        let mut pass = LayerPass { backend, hc, routing, window, scratch: layers, reads };
         for (n, (layer, state)) in weights.layers.iter().zip(&mut slots.layers).enumerate() {
             if let (Some(ple), Some(buffers), Some(state)) =
                 (&layer.ple, &mut *ple_scratch, &mut slots.ple)
@@ -66,10 +69,10 @@ impl<B: Backend> Pass<'_, B> {
 
     /// Enters what the slots of the window set aside into their states: runs without rows.
     pub(crate) fn replay(&mut self) {
-        let Self { backend, weights, slots, scratch, window, routing } = self;
+        let Self { backend, weights, slots, scratch, window, routing, reads } = self;
         let Scratch { x, layers, ple: ple_scratch, .. } = &mut **scratch;
-        let (hc, routing) = (&weights.hc, *routing);
-        let mut pass = LayerPass { backend: &mut **backend, hc, routing, window, scratch: layers };
+        let (backend, hc, routing, reads) = (&mut **backend, &weights.hc, *routing, &mut **reads);
+        let mut pass = LayerPass { backend, hc, routing, window, scratch: layers, reads };
         for (layer, state) in weights.layers.iter().zip(&mut slots.layers) {
             if let (Some(ple), Some(buffers), Some(state)) =
                 (&layer.ple, &mut *ple_scratch, &mut slots.ple)
@@ -87,9 +90,11 @@ impl<B: Backend> Pass<'_, B> {
         vocab: usize,
         out: &mut Vec<f32>,
     ) -> Result<(), Error> {
-        let Self { backend, weights, scratch, .. } = self;
+        let Self { backend, weights, scratch, reads, .. } = self;
         let (mixer, matrix, hc) = (&weights.output_hc, &weights.output, &weights.hc);
-        let head = HeadWeights { mixer, matrix, hc, rows: vocab };
+        let bytes = weights.output_bytes;
+        let head = HeadWeights { mixer, matrix, bytes, hc, rows: vocab };
+        reads.bytes += head.bytes_read(wanted.len());
         let Scratch { x, layers, head: buffers, .. } = &mut **scratch;
         head.logits(*backend, (x, wanted), (buffers, &mut layers.inject), out)
     }
@@ -99,12 +104,19 @@ impl<B: Backend> Pass<'_, B> {
 pub(crate) struct HeadWeights<'a, B: Backend> {
     pub(crate) mixer: &'a HcReadWeights<B>,
     pub(crate) matrix: &'a B::Matrix,
+    /// Bytes of the matrix.
+    pub(crate) bytes: u64,
     pub(crate) hc: &'a HcShape,
     /// Rows of the matrix.
     pub(crate) rows: usize,
 }
 
 impl<B: Backend> HeadWeights<'_, B> {
+    /// Bytes of weights that the logits of so many rows take.
+    pub(crate) fn bytes_read(&self, wanted: usize) -> u64 {
+        wanted.div_ceil(LOGIT_ROWS) as u64 * (self.mixer.bytes + self.bytes)
+    }
+
     /// Appends the logits of the rows `wanted` of the streams `x` to `out`, `[wanted, rows]`.
     pub(crate) fn logits(
         &self,

@@ -4,6 +4,7 @@
 
 use crate::Error;
 use crate::forecast;
+use crate::reads::WeightReads;
 use crate::scratch::{AttentionScratch, GdnScratch, LayerScratch, MoeScratch, PleScratch};
 use crate::slots::LayerState;
 use crate::weights::{AttentionLayer, GdnLayer, Layer, Mixer, MoeLayer, PleLayer};
@@ -21,6 +22,8 @@ pub(crate) struct LayerPass<'a, B: Backend> {
     pub(crate) routing: Routing,
     pub(crate) window: &'a Window,
     pub(crate) scratch: &'a mut LayerScratch<B>,
+    /// Where layers are counted.
+    pub(crate) reads: &'a mut WeightReads,
 }
 
 /// How experts are chosen.
@@ -62,15 +65,18 @@ impl<B: Backend> LayerPass<'_, B> {
         after: Option<&Layer<B>>,
         x: &mut B::Buffer,
     ) {
-        let Self { backend, hc, routing, window, scratch } = self;
+        let Self { backend, hc, routing, window, scratch, reads } = self;
         let LayerScratch { u, inject, y, moe, .. } = &mut **scratch;
         let rows = window.rows();
 
         let out = HcRead { u: &mut *u, weights: &mut *inject };
         backend.hc_read(hc, &layer.hc_ffn.weights(), x, rows, out);
         choose_experts(*backend, &layer.moe, rows, routing, moe, u);
+        let choice = routing.choice;
+        let most = (rows * choice.used).min(choice.experts);
+        reads.layer(layer.bytes, backend.experts_in_use(&moe.plan), most);
         if let Some(after) = after {
-            forecast::read_ahead(*backend, &after.moe, rows, routing.choice, &mut moe.forecast, u);
+            forecast::read_ahead(*backend, &after.moe, rows, choice, &mut moe.forecast, u);
         }
         moe_layer(*backend, &layer.moe, rows, moe, (&*u, &mut *y));
         backend.hc_inject(hc, inject, y, rows, x);
@@ -85,6 +91,7 @@ impl<B: Backend> LayerPass<'_, B> {
         (s, x): (&mut PleScratch<B>, &mut B::Buffer),
     ) -> Result<(), Error> {
         let (backend, rows) = (&mut *self.backend, self.window.rows());
+        self.reads.bytes += ngrams.len() as u64 * layer.table_row;
         match &layer.stored {
             Some(table) => table.gather(backend, ngrams, &mut s.e)?,
             None => backend.ple_gather(&layer.table, ngrams, &mut s.e),

@@ -14,6 +14,7 @@ mod snapshot;
 pub(crate) use snapshot::{MtpSnapshot, rows_of};
 
 use crate::layers::{LayerPass, Routing};
+use crate::reads::WeightReads;
 use crate::scratch::LayerScratch;
 use crate::slots::{LayerState, Slots};
 use crate::speculation::MAX_DEPTH;
@@ -63,6 +64,8 @@ pub(crate) struct SubsetHead<B: Backend> {
     pub(crate) vocab: DraftVocab,
     /// The full head's rows of these tokens, in their order.
     pub(crate) matrix: B::Matrix,
+    /// Bytes of the matrix.
+    pub(crate) bytes: u64,
 }
 
 /// How far the block is on a slot.
@@ -107,6 +110,9 @@ pub(crate) struct MtpContext<'a, B: Backend> {
     pub(crate) routing: Routing,
     pub(crate) layers: &'a mut LayerScratch<B>,
     pub(crate) token_embd: &'a B::Matrix,
+    /// Bytes of a row of it.
+    pub(crate) embed_row: u64,
+    pub(crate) reads: &'a mut WeightReads,
 }
 
 /// Rows of a trunk window that belong to one slot.
@@ -327,16 +333,18 @@ impl<B: Backend> Mtp<B> {
     /// The block on the streams in `x` and the tokens in `tokens`; its streams replace those in
     /// `x`.
     fn pass(&mut self, context: &mut MtpContext<'_, B>) {
-        let MtpContext { backend, hc, routing, layers, token_embd } = context;
+        let MtpContext { backend, hc, routing, layers, token_embd, embed_row, reads } = context;
         let (rows, weights) = (self.window.rows(), &self.weights);
+        let embedded = self.tokens.len() as u64 * weights.embed_row.unwrap_or(*embed_row);
+        reads.bytes += embedded + weights.input_bytes;
         let embedding = weights.embed.as_ref().unwrap_or(token_embd);
         backend.embed(embedding, &self.tokens, 1, &mut self.e);
         let io = (&self.e, &self.x);
         backend.mtp_input(hc, &weights.norms(), io, rows, &mut self.both);
         backend.matmul(&weights.eh_proj, &self.both, rows * hc.streams, &mut self.x);
         let window = &self.window;
-        let mut pass =
-            LayerPass { backend: &mut **backend, hc, routing: *routing, window, scratch: layers };
+        let (backend, routing, reads) = (&mut **backend, *routing, &mut **reads);
+        let mut pass = LayerPass { backend, hc, routing, window, scratch: layers, reads };
         pass.mix(&weights.layer, &mut self.state, &mut self.x);
         pass.experts(&weights.layer, None, &mut self.x);
     }

@@ -37,6 +37,7 @@ impl<B: Backend> Engine<B> {
             slots: &mut self.slots,
             scratch: &mut self.scratch,
             window: &self.window,
+            reads: &mut self.reads,
         };
         pass.replay();
         self.slots.advance(slot, &[], Commit::Now);

@@ -1,6 +1,7 @@
 //! A checkpoint's tensors, loaded onto a backend.
 
 use crate::Error;
+use crate::reads::LayerBytes;
 use crate::shapes::{gdn_shape, hc_shape, ple_shape, qsa_shape};
 use crate::stores::Stores;
 use gguf::TensorType;
@@ -24,6 +25,10 @@ pub(crate) struct Weights<B: Backend> {
     pub(crate) output_hc: HcReadWeights<B>,
     pub(crate) hc: HcShape,
     pub(crate) layers: Vec<Layer<B>>,
+    /// Bytes of a row of the embedding.
+    pub(crate) embed_row: u64,
+    /// Bytes of the output matrix.
+    pub(crate) output_bytes: u64,
 }
 
 /// One decoder layer.
@@ -33,6 +38,8 @@ pub(crate) struct Layer<B: Backend> {
     pub(crate) mixer: Mixer<B>,
     pub(crate) hc_ffn: HcReadWeights<B>,
     pub(crate) moe: MoeLayer<B>,
+    /// Without the table of n-gram features.
+    pub(crate) bytes: LayerBytes,
 }
 
 impl<B: Backend> Layer<B> {
@@ -48,6 +55,8 @@ pub(crate) struct HcReadWeights<B: Backend> {
     down: B::Matrix,
     up: B::Matrix,
     inject: Option<B::Matrix>,
+    /// Of all of it.
+    pub(crate) bytes: u64,
 }
 
 impl<B: Backend> HcReadWeights<B> {
@@ -140,6 +149,8 @@ impl<B: Backend> ExpertWeights<B> {
 pub(crate) struct PleLayer<B: Backend> {
     pub(crate) shape: PleShape,
     pub(crate) table: B::Matrix,
+    /// Bytes of a row of the table.
+    pub(crate) table_row: u64,
     pub(crate) key: B::Matrix,
     pub(crate) value: B::Matrix,
     norm_key: B::Vector,
@@ -193,6 +204,24 @@ pub(crate) fn weight(tensor: &file::Tensor) -> Result<Weight, Error> {
     Ok(Weight::new(tensor.name.clone(), tensor.ty, shape, tensor.bytes.clone())?)
 }
 
+fn bytes_of(tensor: &file::Tensor) -> u64 {
+    tensor.bytes.len() as u64
+}
+
+/// Bytes of all routed experts of a layer.
+fn expert_bytes(moe: &file::Moe) -> u64 {
+    let gate_up = match &moe.experts {
+        file::ExpertStacks::Separate { gate, up } => bytes_of(gate) + bytes_of(up),
+        file::ExpertStacks::Fused(both) => bytes_of(both),
+    };
+    gate_up + bytes_of(&moe.down)
+}
+
+/// Bytes of a row of a matrix.
+fn row_bytes(tensor: &file::Tensor) -> u64 {
+    bytes_of(tensor) / (tensor.n_out as u64).max(1)
+}
+
 /// The least precision of what a role's tensors are multiplied with.
 pub fn activations_of(role: Role) -> Activations {
     match role.purpose() {
@@ -231,17 +260,20 @@ impl<B: Backend> Loader<'_, B> {
     }
 
     fn hc_read(&mut self, hc: &file::HcRead) -> Result<HcReadWeights<B>, Error> {
+        let bytes = [&hc.norm, &hc.down, &hc.up].map(bytes_of).iter().sum();
         Ok(HcReadWeights {
             norm: self.vector(&hc.norm)?,
             down: self.matrix(&hc.down)?,
             up: self.matrix(&hc.up)?,
             inject: None,
+            bytes,
         })
     }
 
     fn hyper_connection(&mut self, hc: &file::HyperConnection) -> Result<HcReadWeights<B>, Error> {
         let mut read = self.hc_read(&hc.read)?;
         read.inject = Some(self.matrix(&hc.inject)?);
+        read.bytes += bytes_of(&hc.inject);
         Ok(read)
     }
 
@@ -357,6 +389,7 @@ impl<B: Backend> Loader<'_, B> {
             shape,
             stored,
             table: self.table(table)?,
+            table_row: row_bytes(table),
             key: self.matrix(&ple.key)?,
             value: self.matrix(&ple.value)?,
             norm_key: self.vector(&ple.norm_key)?,
@@ -372,6 +405,7 @@ impl<B: Backend> Loader<'_, B> {
         (number, layer): (usize, &file::Layer),
         table: Option<&file::Tensor>,
     ) -> Result<Layer<B>, Error> {
+        let before = self.done;
         let ple = match (&layer.ple, table, &hp.ple) {
             (Some(ple), Some(table), Some(params)) => {
                 Some(self.ple(ple_shape(hp, params), ple, table)?)
@@ -385,13 +419,16 @@ impl<B: Backend> Loader<'_, B> {
                 Mixer::Attention(Box::new(self.attention(shape, attention)?))
             }
         };
-        Ok(Layer {
-            ple,
-            hc_attn: self.hyper_connection(&layer.hc_attn)?,
-            mixer,
-            hc_ffn: self.hyper_connection(&layer.hc_ffn)?,
-            moe: self.moe(&layer.moe, number)?,
-        })
+        let hc_attn = self.hyper_connection(&layer.hc_attn)?;
+        let hc_ffn = self.hyper_connection(&layer.hc_ffn)?;
+        let moe = self.moe(&layer.moe, number)?;
+        let gathered = table.filter(|_| ple.is_some()).map_or(0, bytes_of);
+        let experts = expert_bytes(&layer.moe);
+        let bytes = LayerBytes {
+            dense: self.done - before - gathered - experts,
+            expert: experts / (layer.moe.down.experts as u64).max(1),
+        };
+        Ok(Layer { ple, hc_attn, mixer, hc_ffn, moe, bytes })
     }
 }
 
@@ -409,6 +446,12 @@ pub(crate) struct MtpWeights<B: Backend> {
     pub(crate) embed: Option<B::Matrix>,
     /// Its own head; the trunk's otherwise.
     pub(crate) head: Option<B::Matrix>,
+    /// Bytes of what a step reads beside embedding, layer and head.
+    pub(crate) input_bytes: u64,
+    /// Bytes of a row of its own embedding.
+    pub(crate) embed_row: Option<u64>,
+    /// Bytes of its own head.
+    pub(crate) head_bytes: Option<u64>,
 }
 
 impl<B: Backend> MtpWeights<B> {
@@ -439,6 +482,9 @@ impl<B: Backend> MtpWeights<B> {
             head_hc: loader.hc_read(&mtp.head)?,
             embed: own(&mut loader, &mtp.embed_tokens)?,
             head: own(&mut loader, &mtp.head_out)?,
+            input_bytes: [&mtp.enorm, &mtp.hnorm, &mtp.eh_proj].map(bytes_of).iter().sum(),
+            embed_row: mtp.embed_tokens.as_ref().map(row_bytes),
+            head_bytes: mtp.head_out.as_ref().map(bytes_of),
         }))
     }
 }
@@ -460,6 +506,9 @@ impl<B: Backend> Weights<B> {
         let output_hc = loader.hc_read(&checkpoint.output_hc)?;
         let output = loader.matrix(&checkpoint.output)?;
         let done = loader.done;
-        Ok((Self { token_embd, output, output_hc, hc: hc_shape(hp), layers }, done))
+        let embed_row = row_bytes(&checkpoint.token_embd);
+        let output_bytes = bytes_of(&checkpoint.output);
+        let hc = hc_shape(hp);
+        Ok((Self { token_embd, output, output_hc, hc, layers, embed_row, output_bytes }, done))
     }
 }

@@ -5,10 +5,12 @@ mod common;
 
 use common::*;
 use cpu::Isa;
+use engine::speculation::Head;
 use engine::timed::{Cost, Group, Profile, Timed};
-use engine::{Engine, Feed, Want};
+use engine::{DraftStep, Engine, EngineConfig, Feed, NormExtent, Want};
+use gguf::Gguf;
 use kernels::reference::Reference;
-use model::{Checkpoint, Role};
+use model::{Checkpoint, DraftVocab, Role};
 use std::time::Instant;
 
 fn timed_engine(model: &str) -> Engine<Timed<cpu::Cpu>> {
@@ -142,4 +144,62 @@ fn fault_145_which_slots_are_busy_moves_no_byte() {
         });
         assert!(counts[0].1 > 0 && counts.iter().all(|count| *count == counts[0]), "{counts:?}");
     }
+}
+
+/// The bytes that the engine and the timed backend counted since the last call.
+fn counted(engine: &mut Engine<Timed<cpu::Cpu>>, before: &mut u64) -> (u64, u64) {
+    let reads = engine.weight_reads();
+    assert_eq!(reads.assumed, 0, "the CPU tells which experts are in use");
+    let bytes = reads.bytes - std::mem::replace(before, reads.bytes);
+    (bytes, engine.backend_mut().take_profile().total().weight_bytes)
+}
+
+#[test]
+fn the_engine_counts_what_its_operations_count() {
+    for model in MODELS {
+        let mut engine = engine_on(Timed::new(cpu(2, Isa::detect())), model, config(2, 64));
+        let (tokens, mut before) = (prompt(model, "chunk"), 0);
+        let two = |engine: &mut Engine<_>, first: Want, second: Want| {
+            let feeds = [Feed::new(0, &tokens[..40], first), Feed::new(1, &tokens[7..20], second)];
+            engine.forward(&feeds).unwrap();
+        };
+        for (first, second) in
+            [(Want::Nothing, Want::Nothing), (Want::Last, Want::Nothing), (Want::All, Want::All)]
+        {
+            two(&mut engine, first, second);
+            let (own, timed) = counted(&mut engine, &mut before);
+            assert!(own > 0 && own == timed, "{model} {first:?} {second:?}: {own} {timed}");
+        }
+        let time = engine.weight_reads().time;
+        engine.forward(&[Feed::new(1, &tokens[..1], Want::Last)]).unwrap();
+        assert!(engine.weight_reads().time > time);
+    }
+}
+
+#[test]
+fn drafts_count_too() {
+    let open = |name: &str| Gguf::open(fixture(name)).unwrap();
+    let (file, mtp) = (open("tiny-f32.gguf"), open("tiny-f32-mtp.gguf"));
+    let checkpoint = Checkpoint::load_with_mtp(&file, &mtp).unwrap();
+    let config = EngineConfig { deferred: 9, mtp: Some(NormExtent::Whole), ..config(2, 64) };
+    let backend = Timed::new(cpu(2, Isa::detect()));
+    let mut engine = Engine::new(backend, &checkpoint, config, &mut |_| {}).unwrap();
+    let (tokens, mut before, mut logits) = (prompt("tiny-f32", "chunk"), 0, Vec::new());
+    // The block follows a prompt, ...
+    engine.forward(&[Feed::new(0, &tokens[..40], Want::Last)]).unwrap();
+    engine.forward(&[Feed::new(1, &tokens[..9], Want::Last)]).unwrap();
+    let (own, timed) = counted(&mut engine, &mut before);
+    assert!(own > 0 && own == timed, "{own} {timed}");
+    // ... and makes drafts: from what it has kept, then from its own.
+    for token in [3, 4] {
+        let steps = [0, 1].map(|slot| DraftStep { slot, token });
+        engine.draft(&steps, Head::Full, &mut logits).unwrap();
+        let (own, timed) = counted(&mut engine, &mut before);
+        assert!(own > 0 && own == timed, "{own} {timed}");
+    }
+    let few = DraftVocab::new(vec![1, 5, 9, 30], checkpoint.hp.vocab).unwrap();
+    engine.load_draft_vocab(&checkpoint, few).unwrap();
+    engine.draft(&[DraftStep { slot: 0, token: 5 }], Head::Subset, &mut logits).unwrap();
+    let (own, timed) = counted(&mut engine, &mut before);
+    assert!(own > 0 && own == timed, "{own} {timed}");
 }

@@ -18,6 +18,7 @@ pub struct GpuBuffer {
     /// The number of the last write, of all writes to any buffer.
     written: AtomicU64,
     dropped: Dropped,
+    used: Used,
 }
 
 static WRITES: AtomicU64 = AtomicU64::new(1);
@@ -65,6 +66,7 @@ impl GpuBuffer {
 
 impl Drop for GpuBuffer {
     fn drop(&mut self) {
+        self.used.fetch_sub(self.raw.size(), Ordering::Relaxed);
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(self.id);
     }
 }
@@ -127,11 +129,15 @@ impl Held {
 /// Ids of buffers that were dropped, for those who cache what refers to them.
 pub(crate) type Dropped = Arc<Mutex<Vec<u64>>>;
 
+/// Bytes of all buffers that are in use.
+type Used = Arc<AtomicU64>;
+
 /// Makes buffers.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     device: wgpu::Device,
     dropped: Dropped,
+    used: Used,
     /// Most bytes that one buffer may have and a kernel can see of it.
     limit: u64,
 }
@@ -142,7 +148,13 @@ impl Allocator {
     pub(crate) fn new(device: wgpu::Device) -> Self {
         let limits = device.limits();
         let limit = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
-        Self { device, dropped: Dropped::default(), limit: limit / GRAIN * GRAIN }
+        let (dropped, used) = (Dropped::default(), Used::default());
+        Self { device, dropped, used, limit: limit / GRAIN * GRAIN }
+    }
+
+    /// Bytes of all buffers that are in use.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
     }
 
     /// Most bytes of one buffer.
@@ -196,6 +208,8 @@ impl Allocator {
         }
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let written = AtomicU64::new(0);
-        Ok(GpuBuffer { raw, len, id, written, dropped: self.dropped.clone() })
+        self.used.fetch_add(raw.size(), Ordering::Relaxed);
+        let (dropped, used) = (self.dropped.clone(), self.used.clone());
+        Ok(GpuBuffer { raw, len, id, written, dropped, used })
     }
 }

@@ -113,6 +113,10 @@ impl Device for Gpu {
         NAME
     }
 
+    fn memory_used(&self) -> Option<u64> {
+        Some(self.recorder.allocator.used())
+    }
+
     fn alloc(&mut self, len: usize) -> Result<GpuBuffer, Error> {
         self.recorder.allocator.storage(len, "activations")
     }

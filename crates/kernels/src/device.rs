@@ -38,6 +38,12 @@ pub trait Device {
     /// Short name, for messages and tables.
     fn name(&self) -> &'static str;
 
+    /// Bytes that are taken of the device's own memory; `None` for a device that works in the
+    /// host's.
+    fn memory_used(&self) -> Option<u64> {
+        None
+    }
+
     /// A zeroed buffer of `len` values.
     ///
     /// # Errors

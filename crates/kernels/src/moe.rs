@@ -33,6 +33,12 @@ pub trait Moe: Device {
         self.moe_plan(logits, rows, choice, plan);
     }
 
+    /// Experts of which `plan` has pairs; `None` on a device that keeps it to itself.
+    fn experts_in_use(&self, plan: &Self::Plan) -> Option<usize> {
+        let _ = plan;
+        None
+    }
+
     /// `act[pair] = silu(gate_e u[t]) * (up_e u[t])`: `u` is `[rows, H]`, `act` is `[rows * used,
     /// F]`.
     fn moe_gate_up(

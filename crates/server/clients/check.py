@@ -136,8 +136,10 @@ def structured():
                 answer.choices[0].message.parsed
             )
     tool = openai.pydantic_function_tool(Pet)
+    # The sample model would go on calling.
     call = gpt.chat.completions.parse(
-        **base, reasoning_effort="none", messages=ask, tools=[tool], tool_choice="required"
+        **base, reasoning_effort="none", messages=ask, tools=[tool], tool_choice="required",
+        parallel_tool_calls=False,
     )
     assert isinstance(call.choices[0].message.tool_calls[0].function.parsed_arguments, Pet)
     response = gpt.responses.parse(
@@ -145,7 +147,14 @@ def structured():
         reasoning={"effort": "none"}, extra_body=SEED,
     )
     assert isinstance(response.output_parsed, Pet)
-    return 5
+    thinking = {"type": "enabled", "budget_tokens": 8}
+    for more in [{}, {"thinking": thinking}]:
+        body = {"model": model, "max_tokens": 1500, "messages": ask, **more, "extra_body": SEED}
+        message = claude.messages.parse(**body, output_format=Pet)
+        assert isinstance(message.parsed_output, Pet)
+        with claude.messages.stream(**body, output_format=Pet) as stream:
+            assert stream.get_final_message().parsed_output == message.parsed_output
+    return 7
 
 
 def completions():

@@ -20,6 +20,18 @@ pub struct ServerConfig {
     pub loop_tokens: usize,
     /// How long requests may go on after the server was asked to stop.
     pub drain: Duration,
+    /// What it is told of the machine, for those who watch.
+    pub machine: Machine,
+}
+
+/// What a server is told of the machine and of the model's files, as it does not see it itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Machine {
+    /// Bytes of the model's files.
+    pub file_bytes: Option<u64>,
+    /// Bytes per second that the processors read from memory at most, if that was measured and
+    /// they are what computes.
+    pub read_bandwidth: Option<f64>,
 }
 
 /// Whether a server that asks for no key may listen where other machines reach it.
@@ -117,6 +129,7 @@ impl ServerConfig {
             drafts: engine::speculation::SpecMode::default(),
             loop_tokens: 1024,
             drain: Duration::from_secs(30),
+            machine: Machine::default(),
         }
     }
 }

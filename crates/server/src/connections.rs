@@ -1,7 +1,9 @@
-//! Connections: only so many at once, and none that keeps its headers to itself or does not read.
+//! Connections: only so many at once, and none that keeps its headers to itself, does not read or
+//! has nobody at its other end.
 
 use crate::config::RequestLimits;
 use crate::patient::Patient;
+use crate::socket::watched;
 use crate::stop::{StopSignal, Wanted};
 use axum::Router;
 use hyper::server::conn::http1;
@@ -65,18 +67,27 @@ async fn connection(
 ) {
     // Small events are to go out at once.
     let _ = stream.set_nodelay(true);
+    let (stream, watch) = watched(stream);
     let service = TowerToHyperService::new(router);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
         .serve_connection(TokioIo::new(Patient::new(stream, limits.write_time)), service);
     tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stop.wait(Wanted::Drain) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let served = async {
+        tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = stop.wait(Wanted::Drain) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
         }
+    };
+    let ended = tokio::select! {
+        // What can be answered at once is, also to one who has gone right after asking.
+        biased;
+        ended = served => ended,
+        () = watch.gone() => return,
     };
     if let Err(error) = ended {
         tracing::debug!("a connection ended early: {error}");

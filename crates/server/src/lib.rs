@@ -32,12 +32,15 @@ mod served;
 mod server;
 mod service;
 mod settings;
+mod socket;
 mod status;
 mod stop;
+mod storage;
+mod tiers;
 mod wire;
 mod worker;
 
-pub use config::{Access, Public, RequestLimits, ServerConfig};
+pub use config::{Access, Machine, Public, RequestLimits, ServerConfig};
 pub use error::{ApiError, ErrorKind};
 pub use served::ServedModel;
 pub use server::{ServeError, check, serve};

@@ -1,6 +1,7 @@
 //! `/metrics`, in the text format of Prometheus.
 
-use crate::status::{Status, rounded};
+use crate::status::{Status, Surroundings, rounded};
+use crate::tiers::{Tier, tiers};
 use prometheus::{
     Encoder, Histogram, HistogramOpts, IntCounterVec, Opts, Registry, TextEncoder, core::Collector,
     proto::MetricFamily,
@@ -88,16 +89,19 @@ impl Metrics {
     }
 
     /// Everything, with what the engine counts.
-    pub(crate) fn text(&self, status: &Status) -> String {
+    pub(crate) fn text(&self, status: &Status, around: &Surroundings) -> String {
         let mut bytes = Vec::new();
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut bytes);
         let mut text = String::from_utf8_lossy(&bytes).into_owned();
         let memory = resident_bytes().map(|bytes| {
             ("process_resident_memory_bytes", "gauge", "Memory of the process.", bytes as f64)
         });
-        for (name, kind, help, value) in engine_values(status).into_iter().chain(memory) {
+        let around_values = around_values(around);
+        let values = engine_values(status).into_iter().chain(memory).chain(around_values);
+        for (name, kind, help, value) in values {
             let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n");
         }
+        write_tiers(&tiers(status, around.machine.file_bytes), &mut text);
         text
     }
 }
@@ -110,11 +114,56 @@ fn resident_bytes() -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-fn engine_values(status: &Status) -> Vec<(&'static str, &'static str, &'static str, f64)> {
+/// Name, kind, explanation and value.
+type Figure = (&'static str, &'static str, &'static str, f64);
+
+/// What is known of the machine.
+fn around_values(around: &Surroundings) -> impl Iterator<Item = Figure> + use<> {
+    let Surroundings { machine, storage } = *around;
+    let bandwidth = machine.read_bandwidth.map(|most| {
+        let help = "Bytes a second that the processors read from memory, as measured at the start.";
+        ("tuff_memory_bytes_per_second", "gauge", help, most)
+    });
+    let read = storage.map(|storage| {
+        let help = "Bytes that the process read from storage.";
+        ("tuff_storage_bytes_read_total", "counter", help, storage.bytes as f64)
+    });
+    bandwidth.into_iter().chain(read)
+}
+
+/// What lies in which memory; what is not known is left out.
+fn write_tiers(tiers: &[Tier], text: &mut String) {
+    let [used, limit, left] = ["tuff_tier_bytes", "tuff_tier_limit_bytes", "tuff_tier_left_bytes"];
+    let _ = write!(text, "# HELP {used} Bytes in each kind of memory.\n# TYPE {used} gauge\n");
+    for tier in tiers {
+        for (what, bytes) in &tier.holds {
+            let _ = writeln!(text, "{used}{{tier=\"{}\",holds=\"{what}\"}} {bytes}", tier.name);
+        }
+    }
+    let limits = tiers.iter().map(|tier| (tier.name, tier.limit));
+    write_known((limit, "Bytes that there are."), limits, text);
+    let rest = tiers.iter().map(|tier| (tier.name, tier.available));
+    write_known((left, "Bytes that the system can still give."), rest, text);
+}
+
+/// A figure of each tier that has it.
+fn write_known(
+    (name, help): (&str, &str),
+    values: impl Iterator<Item = (&'static str, Option<u64>)>,
+    text: &mut String,
+) {
+    let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n");
+    for (tier, bytes) in values.filter_map(|(tier, bytes)| Some((tier, bytes?))) {
+        let _ = writeln!(text, "{name}{{tier=\"{tier}\"}} {bytes}");
+    }
+}
+
+fn engine_values(status: &Status) -> Vec<Figure> {
     let totals = &status.totals;
     let (used, budget, states) = status.cache.unwrap_or_default();
     let counter = |name, help, value: u64| (name, "counter", help, value as f64);
     let gauge = |name, help, value: f64| (name, "gauge", help, value);
+    let seconds = status.weight_reads.time.as_secs_f64();
     vec![
         gauge("tuff_slots", "Slots.", status.slots.len() as f64),
         gauge("tuff_requests_live", "Requests that have a slot.", status.live() as f64),
@@ -129,6 +178,13 @@ fn engine_values(status: &Status) -> Vec<(&'static str, &'static str, &'static s
         counter("tuff_accepted_tokens_total", "Drafts accepted.", totals.accepted),
         gauge("tuff_generated_tokens_per_second", "Speed lately.", status.generated_per_second),
         gauge("tuff_prompt_tokens_per_second", "Speed lately.", status.prefilled_per_second),
+        counter(
+            "tuff_weight_bytes_read_total",
+            "Bytes of weights read.",
+            status.weight_reads.bytes,
+        ),
+        ("tuff_pass_seconds_total", "counter", "Time in windows and drafts.", seconds),
+        gauge("tuff_weight_bytes_per_second", "Speed lately.", status.weights_per_second),
         gauge("tuff_kv_bytes", "Keys and values in slots.", status.kv_bytes as f64),
         gauge("tuff_prompt_cache_bytes", "Bytes in the prompt cache.", used as f64),
         gauge("tuff_prompt_cache_budget_bytes", "Bytes that it may have.", budget as f64),

@@ -24,7 +24,7 @@ macro_rules! file {
 
 const INDEX: File = file!("index.html");
 
-const FILES: [File; 24] = [
+const FILES: [File; 25] = [
     file!("api.js"),
     file!("app.js"),
     file!("base.css"),
@@ -48,6 +48,7 @@ const FILES: [File; 24] = [
     file!("sse.js"),
     file!("store.js"),
     file!("theme.js"),
+    file!("tiers.js"),
     file!("tile.js"),
 ];
 

@@ -161,7 +161,7 @@ async fn wrong_method(request: Request) -> Failure {
 }
 
 async fn metrics(State(service): State<Arc<Service>>) -> Response {
-    let text = service.metrics.text(&service.worker.status());
+    let text = service.metrics.text(&service.worker.status(), &service.surroundings());
     ([(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4"))], text)
         .into_response()
 }

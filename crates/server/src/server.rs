@@ -9,6 +9,7 @@ use crate::routes;
 use crate::served::ServedModel;
 use crate::service::{LARGE_BODIES, Service};
 use crate::stop::{StopSignal, Wanted};
+use crate::storage::Storage;
 use crate::worker::Worker;
 use engine::batch::Scheduler;
 use kernels::Backend;
@@ -105,7 +106,8 @@ where
     B: Backend + 'static,
     Scheduler<B>: Send,
 {
-    let ServerConfig { address, access, mut limits, drafts, loop_tokens, drain, .. } = config;
+    let ServerConfig { address, access, mut limits, drafts, loop_tokens, drain, machine, .. } =
+        config;
     let bind = |source| ServeError::Bind { address, source };
     let listener = TcpListener::bind(address).await.map_err(bind)?;
     let address = listener.local_addr().map_err(bind)?;
@@ -125,6 +127,8 @@ where
         metrics: Metrics::new().map_err(ServeError::Metrics)?,
         preparing: Service::permits(),
         large_bodies: Semaphore::new(LARGE_BODIES),
+        machine,
+        storage: Storage::default(),
     };
     let router = routes::router(Arc::new(service));
     let mut serving = tokio::spawn(connections::answer(listener, router, limits, stop.clone()));

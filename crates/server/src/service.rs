@@ -1,7 +1,7 @@
 //! What every endpoint works with: the model, the engine's thread, the limits.
 
 use crate::ApiError;
-use crate::config::{Access, RequestLimits};
+use crate::config::{Access, Machine, RequestLimits};
 use crate::error::ErrorKind;
 use crate::grammar::Grammars;
 use crate::metrics::Metrics;
@@ -9,6 +9,8 @@ use crate::outbox::{Inbox, outbox};
 use crate::prepare::{Defaults, prepare};
 use crate::request::Generate;
 use crate::served::ServedModel;
+use crate::status::Surroundings;
+use crate::storage::Storage;
 use crate::worker::{Submission, Worker};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -37,6 +39,8 @@ pub(crate) struct Service {
     pub(crate) metrics: Metrics,
     pub(crate) preparing: Arc<Semaphore>,
     pub(crate) large_bodies: Semaphore,
+    pub(crate) machine: Machine,
+    pub(crate) storage: Storage,
 }
 
 /// A request that was taken on.
@@ -51,6 +55,11 @@ pub(crate) struct Started {
 impl Service {
     pub(crate) fn permits() -> Arc<Semaphore> {
         Arc::new(Semaphore::new(PREPARING))
+    }
+
+    /// What is around the engine; the system is asked now.
+    pub(crate) fn surroundings(&self) -> Surroundings {
+        Surroundings { machine: self.machine, storage: self.storage.look() }
     }
 
     /// Does work that takes a while and waits for nothing, on a thread of its own. Few at a time.

@@ -1,16 +1,20 @@
 //! What goes on, in numbers: for `/v1/status`, `/metrics` and whoever watches.
 
+use crate::config::Machine;
 use crate::memory::Memory;
+use crate::storage::StorageReads;
+use crate::tiers::{Tier, tiers};
 use engine::batch::{Scheduler, SlotView, Totals};
+use engine::{DeviceMemory, WeightReads};
 use kernels::Backend;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Time over which speeds are taken.
-const SPAN: Duration = Duration::from_secs(5);
+pub(crate) const SPAN: Duration = Duration::from_secs(5);
 /// Time between readings that speeds are made of.
-const GRAIN: Duration = Duration::from_millis(100);
+pub(crate) const GRAIN: Duration = Duration::from_millis(100);
 
 /// The engine as it was after its latest step.
 #[derive(Clone, Debug, Default)]
@@ -27,10 +31,24 @@ pub(crate) struct Status {
     pub(crate) prefilled_per_second: f64,
     /// Bytes of keys and values that the slots hold.
     pub(crate) kv_bytes: u64,
+    /// Weights read since the start.
+    pub(crate) weight_reads: WeightReads,
+    /// Bytes of weights read per second of windows and drafts, lately.
+    pub(crate) weights_per_second: f64,
+    /// Memory of a device that has its own.
+    pub(crate) device_memory: Option<DeviceMemory>,
     /// What computes.
     pub(crate) backend: &'static str,
     /// Prompt cache: bytes used, bytes that it may have, saved states.
     pub(crate) cache: Option<(usize, usize, usize)>,
+}
+
+/// What is around the engine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) machine: Machine,
+    /// Where the system tells it.
+    pub(crate) storage: Option<StorageReads>,
 }
 
 impl Status {
@@ -45,8 +63,25 @@ impl Status {
         (drafted > 0).then(|| accepted as f64 / drafted as f64)
     }
 
+    /// Share of the memory's bandwidth that the weights take, where the bandwidth is known.
+    fn share(&self, machine: &Machine) -> Option<f64> {
+        machine.read_bandwidth.map(|most| self.weights_per_second / most)
+    }
+
+    fn bandwidth(&self, around: &Surroundings) -> Value {
+        let Surroundings { machine, storage } = around;
+        let whole = |value: f64| value.round() as u64;
+        json!({
+            "weights_bytes_per_second": whole(self.weights_per_second),
+            "experts": if self.weight_reads.assumed == 0 { "counted" } else { "assumed" },
+            "memory_bytes_per_second": machine.read_bandwidth.map(whole),
+            "share": self.share(machine).map(rounded),
+            "storage_bytes_per_second": storage.and_then(|it| it.per_second).map(whole),
+        })
+    }
+
     /// As JSON.
-    pub(crate) fn json(&self) -> Value {
+    pub(crate) fn json(&self, around: &Surroundings) -> Value {
         let Totals { refused, ended, steps, reused, prefilled, generated, .. } = self.totals;
         let memory = Memory::now();
         let cache = self.cache.map(|(used, budget, states)| {
@@ -78,7 +113,9 @@ impl Status {
                 "kv_bytes": self.kv_bytes,
                 "resident_bytes": memory.map(|memory| memory.resident),
                 "file_bytes": memory.map(|memory| memory.file),
+                "tiers": tiers(self, around.machine.file_bytes).iter().map(Tier::json).collect::<Vec<_>>(),
             },
+            "bandwidth": self.bandwidth(around),
             "backend": self.backend,
         })
     }
@@ -111,8 +148,27 @@ pub(crate) fn rounded(value: f64) -> f64 {
 /// Takes readings of a scheduler.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// When, tokens drawn, tokens of prompts computed.
-    readings: VecDeque<(Instant, u64, u64)>,
+    readings: VecDeque<Reading>,
+}
+
+/// What speeds are made of: counts at a time.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    at: Instant,
+    /// Tokens drawn.
+    generated: u64,
+    /// Tokens of prompts computed.
+    prefilled: u64,
+    weights: WeightReads,
+}
+
+/// Per second, lately.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Speeds {
+    generated: f64,
+    prefilled: f64,
+    /// Bytes of weights, per second of windows and drafts.
+    weights: f64,
 }
 
 impl Meter {
@@ -122,39 +178,49 @@ impl Meter {
 
     /// Reads a scheduler between two steps.
     pub(crate) fn read<B: Backend>(&mut self, scheduler: &Scheduler<B>) -> Status {
-        let (now, totals) = (Instant::now(), *scheduler.totals());
-        let (generated, prefilled) = self.speeds(now, (totals.generated, totals.prefilled));
+        let (engine, totals) = (scheduler.engine(), *scheduler.totals());
+        let weight_reads = engine.weight_reads();
+        let Totals { generated, prefilled, .. } = totals;
+        let now = Reading { at: Instant::now(), generated, prefilled, weights: weight_reads };
+        let speeds = self.speeds(now);
+        // Who does nothing has no speed, however fast the latest request was.
+        let speeds = if scheduler.is_idle() { Speeds::default() } else { speeds };
         let slots: Vec<SlotView> = scheduler.slots().collect();
-        let per_token = scheduler.engine().cache_bytes_per_token();
         let tokens: usize = slots.iter().map(held).sum();
-        let cache = scheduler.cache().map(|it| (it.bytes(), it.budget(), it.snapshots()));
-        let idle = scheduler.is_idle();
         Status {
             slots,
             waiting: scheduler.waiting(),
             totals,
-            // Who does nothing has no speed, however fast the latest request was.
-            generated_per_second: if idle { 0.0 } else { generated },
-            prefilled_per_second: if idle { 0.0 } else { prefilled },
-            kv_bytes: tokens as u64 * per_token,
-            backend: scheduler.engine().backend_name(),
-            cache,
+            generated_per_second: speeds.generated,
+            prefilled_per_second: speeds.prefilled,
+            kv_bytes: tokens as u64 * engine.cache_bytes_per_token(),
+            weight_reads,
+            weights_per_second: speeds.weights,
+            device_memory: engine.device_memory(),
+            backend: engine.backend_name(),
+            cache: scheduler.cache().map(|it| (it.bytes(), it.budget(), it.snapshots())),
         }
     }
 
-    fn speeds(&mut self, now: Instant, (generated, prefilled): (u64, u64)) -> (f64, f64) {
-        while self.readings.front().is_some_and(|(at, ..)| now - *at > SPAN) {
+    fn speeds(&mut self, now: Reading) -> Speeds {
+        while self.readings.front().is_some_and(|reading| now.at - reading.at > SPAN) {
             self.readings.pop_front();
         }
-        if self.readings.back().is_none_or(|(at, ..)| now - *at >= GRAIN) {
-            self.readings.push_back((now, generated, prefilled));
+        if self.readings.back().is_none_or(|reading| now.at - reading.at >= GRAIN) {
+            self.readings.push_back(now);
         }
-        let Some(&(at, before, prompts)) = self.readings.front() else { return (0.0, 0.0) };
-        let seconds = (now - at).as_secs_f64();
-        if seconds <= 0.0 {
-            return (0.0, 0.0);
+        let Some(first) = self.readings.front() else { return Speeds::default() };
+        let per = |count: u64, time: Duration| match time.as_secs_f64() {
+            0.0 => 0.0,
+            seconds => count as f64 / seconds,
+        };
+        let span = now.at - first.at;
+        let (weights, before) = (now.weights, first.weights);
+        Speeds {
+            generated: per(now.generated - first.generated, span),
+            prefilled: per(now.prefilled - first.prefilled, span),
+            weights: per(weights.bytes - before.bytes, weights.time - before.time),
         }
-        ((generated - before) as f64 / seconds, (prefilled - prompts) as f64 / seconds)
     }
 }
 
@@ -163,5 +229,28 @@ fn held(view: &SlotView) -> usize {
         SlotView::Free { held } => held,
         SlotView::Prompt { done, .. } => done,
         SlotView::Answer { prompt, drawn, .. } => prompt + drawn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_per_second_of_windows_and_tokens_of_all_time() {
+        let (start, mut meter) = (Instant::now(), Meter::new());
+        let mut at = |seconds: u64, busy: u64, bytes| {
+            let time = Duration::from_secs(busy);
+            let weights = WeightReads { bytes, time, assumed: 0 };
+            let at = start + Duration::from_secs(seconds);
+            meter.speeds(Reading { at, generated: 10 * seconds, prefilled: 0, weights })
+        };
+        assert_eq!(at(0, 0, 0), Speeds::default());
+        let speeds = Speeds { generated: 10.0, prefilled: 0.0, weights: 500.0 };
+        assert_eq!(at(4, 1, 500), speeds);
+        // The first reading is too old by now.
+        assert_eq!(at(6, 2, 800), Speeds { weights: 300.0, ..speeds });
+        assert_eq!(at(7, 2, 800), Speeds { weights: 300.0, ..speeds });
+        assert_eq!(at(30, 2, 800), Speeds::default());
     }
 }

@@ -28,6 +28,14 @@ export function bytes(value) {
   return [value.toFixed(at === 0 || value >= 100 ? 0 : 1), units[at]];
 }
 
+/** Bytes a second in decimal units, as memory is sold, as [number, unit]. */
+export function rate(value) {
+  const units = ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"];
+  let at = 0;
+  while (value >= 1000 && at < units.length - 1) [value, at] = [value / 1000, at + 1];
+  return [value.toFixed(at === 0 || value >= 100 ? 0 : 1), units[at]];
+}
+
 /** A time, from milliseconds to days. */
 export function duration(seconds) {
   if (seconds > 0 && seconds < 0.9995) return `${Math.max(1, Math.round(seconds * 1000))} ms`;

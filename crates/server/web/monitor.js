@@ -2,8 +2,9 @@
 
 import { status } from "./api.js";
 import { el } from "./dom.js";
-import { brief, bytes, count, counted, duration, percent } from "./format.js";
+import { brief, bytes, count, counted, duration, percent, rate } from "./format.js";
 import { slotView } from "./slots.js";
+import { tierView } from "./tiers.js";
 import { Tile } from "./tile.js";
 
 /** Time between two questions, in milliseconds. */
@@ -45,6 +46,19 @@ const TILES = [
     return { ...show(bytes(cache.used_bytes), `${counted(cache.states, "state")}, up to ${most}`),
       point: share(cache.used_bytes, cache.budget_bytes) };
   } },
+  { label: "Weights read", look: "", of: ({ bandwidth }) => {
+    const { weights_bytes_per_second: weights, share: part, experts } = bandwidth;
+    const most = bandwidth.memory_bytes_per_second;
+    const of = most === null ? "while windows run"
+      : `${percent(part)} of ${rate(most).join(" ")} memory`;
+    return { ...show(rate(weights), experts === "counted" ? of : `at most, ${of}`),
+      point: weights };
+  } },
+  { label: "Read from storage", look: "second", of: ({ bandwidth }) => {
+    const { storage_bytes_per_second: read } = bandwidth;
+    if (read === null) return show(["\u2013", ""], "");
+    return { ...show(rate(read), "by the whole process"), point: read };
+  } },
   { label: "Keys and values", look: "", of: ({ memory }) => ({
     ...show(bytes(memory.kv_bytes), "held by the slots"), point: memory.kv_bytes,
   }) },
@@ -83,6 +97,7 @@ export class Monitor {
   #sub = el("span", { class: "sub" });
   #lost = el("p", { class: "lost", role: "status", hidden: true });
   #slots = el("div", { class: "slots" });
+  #tiers = el("div", { class: "tiers" });
   #figures = el("dl", { class: "figures" });
   #tiles = TILES.map((tile) => new Tile(tile));
   #before = null;
@@ -94,7 +109,8 @@ export class Monitor {
     root.append(el("div", { class: "board" },
       el("header", {}, this.#name, this.#sub), this.#lost,
       el("div", { class: "tiles" }, ...this.#tiles.map((tile) => tile.root)),
-      el("h3", {}, "Slots"), this.#slots, el("h3", {}, "Since the start"), this.#figures));
+      el("h3", {}, "Slots"), this.#slots, el("h3", {}, "Memory"), this.#tiers,
+      el("h3", {}, "Since the start"), this.#figures));
     document.addEventListener("visibilitychange", () => this.#poll());
   }
 
@@ -131,6 +147,7 @@ export class Monitor {
     if (this.#before && this.#before.uptime_seconds > uptime) this.#before = null;
     this.#tiles.forEach((tile) => tile.update(now, this.#before));
     this.#slots.replaceChildren(...now.slots.map(slotView));
+    this.#tiers.replaceChildren(...now.memory.tiers.map(tierView));
     this.#figures.replaceChildren(...FIGURES.map(([name, of, bad]) => figure(name, of(now), bad)));
     this.#before = now;
   }

@@ -93,6 +93,10 @@ impl Moe for Cpu {
         plan.build_dialled(&logits[..rows * choice.experts], choice, dials);
     }
 
+    fn experts_in_use(&self, plan: &Plan) -> Option<usize> {
+        Some(plan.groups().len())
+    }
+
     fn moe_want(&mut self, plan: &Plan, stored: &StoredExperts) {
         let mut experts = plan.groups().iter().map(|group| group.expert);
         stored.source.want(stored.layer, &mut experts, plan.rows());

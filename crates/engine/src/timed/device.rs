@@ -18,6 +18,10 @@ impl<B: HostBackend> Device for Timed<B> {
         self.inner.name()
     }
 
+    fn memory_used(&self) -> Option<u64> {
+        self.inner.memory_used()
+    }
+
     fn alloc(&mut self, len: usize) -> Result<B::Buffer, Error> {
         self.inner.alloc(len)
     }

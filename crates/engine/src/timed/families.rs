@@ -40,6 +40,10 @@ impl<B: HostBackend> Moe for Timed<B> {
         self.timed(Part::MOE_PLAN, moved, |inner| inner.moe_plan(logits, rows, choice, plan));
     }
 
+    fn experts_in_use(&self, plan: &B::Plan) -> Option<usize> {
+        self.inner.experts_in_use(plan)
+    }
+
     fn moe_gate_up(
         &mut self,
         plan: &B::Plan,
@@ -179,10 +183,12 @@ impl<B: HostBackend> Qsa for Timed<B> {
         keys: QsaKeys<'_, B::Buffer, B::Vector>,
         state: &mut B::QsaState,
     ) {
-        let index_dim = if keys.index.is_some() { shape.index_dim } else { 0 };
+        let (index_dim, index_norm) =
+            keys.index.as_ref().map_or((0, 0), |(_, norm)| (shape.index_dim, norm.len()));
         let row_bytes = 2 * state.kv().bytes(shape.kv_dim()) + f32_bytes(index_dim);
         let state_bytes = window.rows() * row_bytes;
-        let moved = Moved { weights: f32_bytes(keys.k_norm.len()), state: state_bytes };
+        let weights = f32_bytes(keys.k_norm.len() + index_norm);
+        let moved = Moved { weights, state: state_bytes };
         let call = |inner: &mut B| inner.qsa_append(shape, window, keys, state);
         self.timed(Part::APPEND, moved, call);
     }

@@ -2,7 +2,7 @@ use crate::elementwise::Elementwise;
 use crate::fault::fault;
 use crate::testing::gpu;
 use crate::{Gpu, GpuBuffer, GpuOptions};
-use kernels::Error;
+use kernels::{Device, Error};
 
 fn words(values: &[f32]) -> &[u32] {
     bytemuck::cast_slice(values)
@@ -139,4 +139,18 @@ fn a_gpu_that_is_not_there_is_named_with_those_that_are() {
 fn a_gpu_can_be_sent_to_another_thread() {
     fn is_send<T: Send>() {}
     is_send::<Gpu>();
+}
+
+#[test]
+fn memory_counts_while_somebody_holds_it() {
+    let Some(mut gpu) = gpu() else { return };
+    let used = |gpu: &Gpu| gpu.memory_used().unwrap();
+    let before = used(&gpu);
+    let [a, b] = [1 << 20, 3].map(|len| gpu.alloc(len).unwrap());
+    // The smallest piece has 256 bytes.
+    assert_eq!(used(&gpu) - before, (4 << 20) + 256);
+    drop(a);
+    assert_eq!(used(&gpu) - before, 256);
+    drop(b);
+    assert_eq!(used(&gpu), before);
 }

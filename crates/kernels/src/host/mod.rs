@@ -11,7 +11,7 @@ mod state;
 pub use kv::{KvCache, KvRows};
 pub use memory::zeroed;
 pub use plan::{Group, Plan};
-pub use room::{MemoryRoom, available_memory};
+pub use room::{MemoryRoom, available_memory, total_memory};
 pub use selection::Selection;
 pub use state::{AsideRows, GdnAside, GdnState, KvSlot, PleState, QsaState};
 

@@ -40,6 +40,15 @@ pub fn available_memory() -> Option<u64> {
     MemoryRoom::now().least()
 }
 
+/// Bytes of memory that this process could have if it were alone: what the machine has, less where a
+/// container allows less. `None` where the system does not say.
+pub fn total_memory() -> Option<u64> {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let all = kilobytes(&read("/proc/meminfo")?, "MemTotal:")?;
+    let container = groups(&read, |version, folder| version.limit(&read, folder));
+    Some(container.map_or(all, |most| most.min(all)))
+}
+
 /// The value of `key` in a table of kB, in bytes.
 fn kilobytes(table: &str, key: &str) -> Option<u64> {
     let line = table.lines().find_map(|line| line.strip_prefix(key))?;
@@ -48,6 +57,14 @@ fn kilobytes(table: &str, key: &str) -> Option<u64> {
 
 /// The least room of the control groups that this process is in, and of those around them.
 fn container(read: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
+    groups(read, |version, folder| version.room(read, folder))
+}
+
+/// The least figure of the control groups that this process is in, and of those around them.
+fn groups(
+    read: &dyn Fn(&str) -> Option<String>,
+    figure: impl Fn(&Version, &str) -> Option<u64>,
+) -> Option<u64> {
     let groups = read("/proc/self/cgroup")?;
     let mut least = None;
     for line in groups.lines() {
@@ -60,8 +77,8 @@ fn container(read: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
             }
             _ => continue,
         };
-        let rooms = levels(mount, path).filter_map(|folder| version.room(read, &folder));
-        least = least.into_iter().chain(rooms).min();
+        let figures = levels(mount, path).filter_map(|folder| figure(version, &folder));
+        least = least.into_iter().chain(figures).min();
     }
     least
 }
@@ -104,10 +121,16 @@ const V1: Version = Version {
 };
 
 impl Version {
-    /// Bytes below the limit of the group of this folder, if it has one.
+    /// The limit of the group of this folder, if it has one.
+    fn limit(&self, read: &dyn Fn(&str) -> Option<String>, folder: &str) -> Option<u64> {
+        let number = |name: &str| read(&format!("{folder}/{name}"))?.trim().parse::<u64>().ok();
+        self.limits.iter().filter_map(|name| number(name)).min()
+    }
+
+    /// Bytes below it.
     fn room(&self, read: &dyn Fn(&str) -> Option<String>, folder: &str) -> Option<u64> {
         let number = |name: &str| read(&format!("{folder}/{name}"))?.trim().parse::<u64>().ok();
-        let limit = self.limits.iter().filter_map(|name| number(name)).min()?;
+        let limit = self.limit(read, folder)?;
         // A limit that nobody set is a number near 2^63 in version 1.
         if limit >= 1 << 62 {
             return None;
@@ -223,5 +246,13 @@ mod tests {
         assert_eq!(of("4194304", "unlimited"), Some(3 << 20));
         assert_eq!(of("4194304", "1048576"), Some(512 << 10));
         assert_eq!(of("1000", "unlimited"), Some(0));
+    }
+
+    #[test]
+    fn what_is_left_is_a_part_of_all() {
+        let (left, all) = (available_memory(), total_memory());
+        assert_eq!((left.is_some(), all.is_some()), [cfg!(target_os = "linux"); 2].into());
+        let (Some(left), Some(all)) = (left, all) else { return };
+        assert!(0 < all && left <= all, "{left} of {all}");
     }
 }

@@ -23,6 +23,10 @@ impl Moe for Reference {
         plan.build_dialled(&logits[..rows * choice.experts], choice, dials);
     }
 
+    fn experts_in_use(&self, plan: &Plan) -> Option<usize> {
+        Some(plan.groups().len())
+    }
+
     fn moe_gate_up(
         &mut self,
         plan: &Plan,

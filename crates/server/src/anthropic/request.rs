@@ -2,11 +2,11 @@
 
 use super::{messages, tools};
 use crate::ApiError;
-use crate::fields::Fields;
-use crate::request::{Chat, Effort, Format, Generate, Prompt, ToolChoice};
+use crate::fields::{Fields, wrong_kind};
+use crate::request::{Chat, Effort, Format, Generate, Prompt, Rule, ToolChoice};
 use crate::service::Service;
 use crate::settings;
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 /// Fields that change nothing about an answer: accounts, caches, and what other servers do.
 const HARMLESS: [&str; 8] = [
@@ -59,7 +59,7 @@ pub(super) fn read(mut fields: Fields, service: &Service) -> Result<Read, ApiErr
     let stream = fields.boolean("stream")?.unwrap_or(false);
     let delivery = if stream { Delivery::Stream } else { Delivery::Whole };
     let thinking = thinking(&mut fields)?;
-    let wanted = effort(&mut fields)?;
+    let (wanted, format) = output_config(&mut fields)?;
     let effort = if thinking.is_on { wanted } else { Some(Effort::None) };
     let system = fields.value("system");
     let messages = messages::messages(system, fields.required("messages")?, limits.messages)?;
@@ -78,7 +78,7 @@ pub(super) fn read(mut fields: Fields, service: &Service) -> Result<Read, ApiErr
         log_probs: None,
         reasoning_budget: thinking.budget,
         loop_tokens: fields.count("repetition_stop", usize::MAX)?,
-        format: Format::Text,
+        format,
         echo: false,
     };
     context_management(&mut fields)?;
@@ -121,10 +121,10 @@ fn thinking(fields: &mut Fields) -> Result<Thinking, ApiError> {
     Ok(Thinking { is_on: true, budget, thoughts })
 }
 
-/// How long to think, where there is thinking.
-fn effort(fields: &mut Fields) -> Result<Option<Effort>, ApiError> {
+/// How long to think, where there is thinking, and what the answer must look like.
+fn output_config(fields: &mut Fields) -> Result<(Option<Effort>, Format), ApiError> {
     const NAME: &str = "output_config";
-    let Some(value) = fields.value(NAME) else { return Ok(None) };
+    let Some(value) = fields.value(NAME) else { return Ok((None, Format::Text)) };
     let mut fields = Fields::of(value, NAME)?;
     let effort = match fields.text("effort")?.as_deref() {
         None => None,
@@ -137,8 +137,26 @@ fn effort(fields: &mut Fields) -> Result<Option<Effort>, ApiError> {
             return Err(ApiError::field("output_config.effort", message));
         }
     };
+    let format = fields.value("format").map_or(Ok(Format::Text), format)?;
     fields.finish()?;
-    Ok(effort)
+    Ok((effort, format))
+}
+
+/// A format of answers; there is but one kind.
+fn format(value: Value) -> Result<Format, ApiError> {
+    const NAME: &str = "output_config.format";
+    let mut fields = Fields::of(value, NAME)?;
+    let name = fields.name("type");
+    if fields.text("type")?.as_deref() != Some("json_schema") {
+        return Err(ApiError::unsupported(&name, format!("{name} must be json_schema")));
+    }
+    let field = fields.name("schema");
+    let schema = fields.required("schema")?;
+    fields.finish()?;
+    if !schema.is_object() {
+        return Err(wrong_kind(&field, "a JSON schema", &schema));
+    }
+    Ok(Format::Rule { rule: Rule::Schema(schema), field })
 }
 
 /// All that is done here is to keep everything, which is what some agents ask for.

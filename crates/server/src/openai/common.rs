@@ -29,10 +29,10 @@ pub(super) enum Delivery {
 
 /// Answers to one request.
 pub(super) fn choices(fields: &mut Fields, limits: &RequestLimits) -> Result<usize, ApiError> {
-    match fields.count("n", limits.choices)? {
-        Some(0) => Err(ApiError::field("n", "n is 0; it must be at least 1")),
-        found => Ok(found.unwrap_or(1)),
-    }
+    let Some(given) = fields.integer("n")? else { return Ok(1) };
+    let most = limits.choices;
+    let found = usize::try_from(given).ok().filter(|count| (1..=most).contains(count));
+    found.ok_or_else(|| ApiError::field("n", format!("n is {given}; it must be from 1 to {most}")))
 }
 
 /// Whether an answer is streamed, and how.

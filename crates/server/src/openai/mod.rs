@@ -154,7 +154,7 @@ pub(crate) async fn health(State(service): State<Arc<Service>>) -> Result<Respon
 
 /// `GET /v1/status`.
 pub(crate) async fn status(State(service): State<Arc<Service>>) -> Response {
-    let mut status = service.worker.status().json();
+    let mut status = service.worker.status().json(&service.surroundings());
     status["model"] = model_json(&service);
     status["http"] = service.metrics.http();
     status["uptime_seconds"] = service.started.elapsed().as_secs().into();

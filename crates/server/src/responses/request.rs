@@ -65,8 +65,8 @@ pub(super) fn read(mut fields: Fields, service: &Service) -> Result<Read, ApiErr
         "max_output_tokens": max_tokens,
         "metadata": fields.object("metadata")?.unwrap_or_default(),
         "parallel_tool_calls": parallel_calls,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
+        "temperature": as_given(sampling.temperature),
+        "top_p": as_given(sampling.top_p),
         "tools": given_tools,
         "tool_choice": given_choice.unwrap_or_else(|| "auto".into()),
         "reasoning": reasoning,
@@ -94,6 +94,11 @@ pub(super) fn read(mut fields: Fields, service: &Service) -> Result<Read, ApiErr
     fields.ignore(&HARMLESS);
     fields.finish()?;
     Ok(Read { generate, delivery, head })
+}
+
+/// The number as a client writes it: 0.8 and not 0.800000011920929, which is the same f32.
+fn as_given(value: f32) -> Value {
+    value.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
 
 /// Refuses what needs a memory of earlier responses, or another way of answering.

@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use serde_json::{Value, json};
+use std::io::Write;
 use std::time::Duration;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -55,6 +56,40 @@ fn fault_101_and_103_a_client_that_is_gone_frees_its_slot() {
         server.whole(CHAT, &chat("Hello!", json!({"max_tokens": 3})))["object"],
         "chat.completion"
     );
+}
+
+/// Only where the system tells the end of a connection apart from bytes that nobody has read.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[test]
+fn what_lies_behind_a_request_keeps_no_slot() {
+    let server = one_slot();
+    let behind: [&[u8]; 4] = [b"x", b"\r\n", b"GET /health HTTP/1.1\r\n", &[b'x'; 40_000]];
+    for (number, bytes) in behind.into_iter().enumerate() {
+        for late in [false, true] {
+            let before = server.status();
+            let mut connection = server.open(CHAT, &endless(&json!({})));
+            if !late {
+                connection.write_all(bytes).unwrap();
+            }
+            server.wait("it runs", |now| generated(now) > generated(&before) + 1);
+            if late {
+                // Some while it is answered, and some more behind those.
+                connection.write_all(bytes).unwrap();
+                server.wait("it goes on", |now| generated(now) > generated(&before) + 9);
+                connection.write_all(bytes).unwrap();
+            }
+            drop(connection);
+            let after = server.wait("the slot is free", is_idle);
+            let generated = generated(&after) - generated(&before);
+            assert!(generated < CONTEXT as u64 / 2, "{number}, late {late}: {after}");
+        }
+    }
+    // One who waits for an answer gets it, whatever it sent behind the request.
+    let mut connection = server.open(CHAT, &chat("Hello!", json!({"max_tokens": 3})));
+    let health = format!("GET /health HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
+    connection.write_all(health.as_bytes()).unwrap();
+    let both = read_until(&mut connection, "{\"status\":\"ok\"}");
+    assert!(both.contains("chat.completion"), "{both}");
 }
 
 #[test]

@@ -217,6 +217,39 @@ fn counting_runs_nothing() {
     assert_eq!((&totals["steps"], &totals["requests_ended"]), (&json!(0), &json!(0)));
 }
 
+/// A message that is to have this format.
+fn formatted(format: &Value) -> Value {
+    json!({"output_config": {"format": format}})
+}
+
+#[test]
+fn a_message_can_be_held_to_a_schema() {
+    let schema = json!({"type": "object", "additionalProperties": false, "required": ["a", "b"],
+        "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99},
+            "b": {"enum": ["red", "green"]}}});
+    let thinking = json!({"type": "enabled", "budget_tokens": 6});
+    for (more, wanted) in [
+        (json!({}), vec!["text"]),
+        (json!({"thinking": thinking.clone()}), vec!["thinking", "text"]),
+    ] {
+        let mut body =
+            ask("Give me a value.", formatted(&json!({"type": "json_schema", "schema": schema})));
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body["max_tokens"] = 150.into();
+        let answer = both(&body);
+        assert_eq!((kinds(&answer), &answer["stop_reason"]), (wanted, &json!("end_turn")));
+        let text = answer["content"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap();
+        let value: Value = serde_json::from_str(text).unwrap();
+        let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["a", "b"]);
+        assert!(value["a"].as_u64().unwrap() < 100 && value["b"].is_string(), "{text}");
+    }
+    // What cannot be enforced is named, as everywhere.
+    let never = formatted(&json!({"type": "json_schema", "schema": {"not": {"type": "null"}}}));
+    let error = error(&shared().post(PATH, &ask("Hello", never)), 400);
+    assert_eq!(error["param"], "output_config.format.schema");
+}
+
 /// The error of a reply, in Anthropic's shape.
 fn error(reply: &Reply, status: u16) -> Value {
     assert_eq!(reply.status, status, "{reply:?}");
@@ -235,7 +268,15 @@ fn what_is_refused_is_named() {
         ("thinking.budget_tokens", json!({"thinking": {"type": "enabled"}})),
         ("tool_choice", json!({"tool_choice": {"type": "any"}})),
         ("stop_sequences", json!({"stop_sequences": [1]})),
-        ("output_config.format", json!({"output_config": {"format": {"type": "json_schema"}}})),
+        ("output_config.format.schema", formatted(&json!({"type": "json_schema"}))),
+        ("output_config.format.schema", formatted(&json!({"type": "json_schema", "schema": 3}))),
+        ("output_config.format.type", formatted(&json!({"type": "regex", "regex": "a"}))),
+        ("output_config.format.type", formatted(&json!({}))),
+        (
+            "output_config.format.other",
+            formatted(&json!({"type": "json_schema", "schema": {}, "other": 1})),
+        ),
+        ("output_config.format", formatted(&json!("json"))),
         ("temperature", json!({"temperature": -1})),
         ("container", json!({"container": "x"})),
         ("context_management", json!({"context_management": {"edits": [{"type": "clear"}]}})),

@@ -2,6 +2,7 @@
 //! a browser is tested by `web/tests/page.py`.
 
 use crate::common::*;
+use server::Machine;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -140,7 +141,10 @@ fn the_page_needs_no_key_but_what_it_asks_does() {
 
 #[test]
 fn the_status_tells_what_the_monitor_shows() {
-    let server = start(Setup::default());
+    let mut setup = Setup::default();
+    let bytes = fs::metadata(&setup.file).unwrap().len();
+    setup.config.machine = Machine { file_bytes: Some(bytes), read_bandwidth: Some(1e9) };
+    let server = start(setup);
     server.whole("/v1/completions", &completion("Once", serde_json::json!({"max_tokens": 4})));
     server.post("/v1/completions", &serde_json::json!({"prompt": 1})).error(400);
     let status = server.status();
@@ -153,5 +157,66 @@ fn the_status_tells_what_the_monitor_shows() {
         let memory = &status["memory"];
         let bytes = |name: &str| memory[name].as_u64().unwrap();
         assert!(bytes("resident_bytes") > bytes("file_bytes") && bytes("file_bytes") > 0);
+    }
+    let tiers = status["memory"]["tiers"].as_array().unwrap();
+    let file = tiers.last().unwrap();
+    assert_eq!((&file["name"], &file["used_bytes"]), (&"file".into(), &bytes.into()));
+    for tier in tiers {
+        let held: u64 =
+            tier["holds"].as_object().unwrap().values().map(|it| it.as_u64().unwrap()).sum();
+        assert_eq!(tier["used_bytes"], held, "{tier}");
+    }
+    let bandwidth = &status["bandwidth"];
+    assert_eq!((&bandwidth["experts"], &bandwidth["share"]), (&"counted".into(), &0.0.into()));
+    assert_eq!(bandwidth["weights_bytes_per_second"], 0, "nothing runs");
+    if cfg!(target_os = "linux") {
+        let ram = &tiers[0];
+        assert_eq!(ram["name"], "ram");
+        let bytes = |name: &str| ram[name].as_u64().unwrap();
+        assert!(bytes("used_bytes") <= bytes("limit_bytes"), "{ram}");
+        assert!(bytes("available_bytes") <= bytes("limit_bytes"), "{ram}");
+        assert!(ram["holds"]["weights"].as_u64().unwrap() > 0, "{ram}");
+    }
+}
+
+/// The value of a metric, labels included in its name.
+fn metric(text: &str, name: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} in {text}")).parse().unwrap()
+}
+
+#[test]
+fn what_windows_read_is_counted_and_has_a_speed_while_they_run() {
+    let mut setup = Setup { slots: 1, ..Setup::default() };
+    setup.config.machine = Machine { file_bytes: Some(12_345), read_bandwidth: Some(1e9) };
+    let server = start(setup);
+    let read = |text: &str| metric(text, "tuff_weight_bytes_read_total");
+    let before = server.get("/metrics").text;
+    assert_eq!(read(&before), 0.0);
+    assert_eq!(metric(&before, "tuff_tier_bytes{tier=\"file\",holds=\"weights\"}"), 12_345.0);
+    assert_eq!(metric(&before, "tuff_memory_bytes_per_second"), 1e9);
+    let more = serde_json::json!({"repetition_stop": 0, "stream": true, "min_tokens": 400});
+    let connection = server.open("/v1/completions", &completion("Once", more));
+    let busy = server.wait("there is a speed", |now| {
+        now["bandwidth"]["weights_bytes_per_second"].as_u64().unwrap() > 0
+    });
+    let (speed, share) =
+        (&busy["bandwidth"]["weights_bytes_per_second"], &busy["bandwidth"]["share"]);
+    let expected = speed.as_f64().unwrap() / 1e9;
+    assert!((share.as_f64().unwrap() - expected).abs() <= 0.0005 + 1e-9, "rounded: {busy}");
+    drop(connection);
+    let idle = |now: &serde_json::Value| now["queue"]["live"] == 0;
+    let after = server.wait("it is gone", idle);
+    assert_eq!(after["bandwidth"]["weights_bytes_per_second"], 0);
+    let text = server.get("/metrics").text;
+    // A token reads most of what is in the file, and experts are what it leaves out.
+    assert!(read(&text) > 1e6 && metric(&text, "tuff_pass_seconds_total") > 0.0, "{text}");
+    if cfg!(target_os = "linux") {
+        assert!(metric(&text, "tuff_tier_bytes{tier=\"ram\",holds=\"weights\"}") > 0.0);
+        assert!(metric(&text, "tuff_tier_limit_bytes{tier=\"ram\"}") > 0.0);
+        assert!(metric(&text, "tuff_storage_bytes_read_total") >= 0.0);
+        // A speed lies between two looks.
+        let read = |now: &serde_json::Value| now["bandwidth"]["storage_bytes_per_second"].is_u64();
+        server.wait("storage has a speed", read);
     }
 }

@@ -167,3 +167,13 @@ fn what_is_refused_is_named() {
     let long = ask("word ".repeat(CONTEXT + 10).into(), json!({"stream": true}));
     assert_eq!(shared().post(PATH, &long).error(400)["code"], "context_length_exceeded");
 }
+
+#[test]
+fn settings_are_told_as_they_were_given() {
+    let more = json!({"max_output_tokens": 3, "temperature": 0.7, "top_p": 0.9});
+    let answer = both(&ask(json!("Hello"), more));
+    assert_eq!((&answer["temperature"], &answer["top_p"]), (&json!(0.7), &json!(0.9)));
+    // The server's own, where none are given.
+    let answer = both(&ask(json!("Hello"), json!({"max_output_tokens": 3})));
+    assert_eq!((&answer["temperature"], &answer["top_p"]), (&json!(1.0), &json!(0.95)));
+}

@@ -344,13 +344,24 @@ def the_monitor(browser, base):
         stream = busy(base)
         expect(page.locator(".slot.answer")).to_have_count(1)
         expect(page.locator(".slot.answer .tokens")).to_contain_text("/s")
+        read = page.locator(".tile", has_text="Weights read")
+        expect(read).to_contain_text(re.compile(r"[1-9].* [kMG]B/s"))
+        expect(read).to_contain_text(re.compile(r"% of [\d.]+ [MG]B/s memory"))
         tile = page.locator(".tile", has_text="Decoding")
         until("a speed", lambda: float(re.search(r"([\d.]+)\s+tokens/s", tile.inner_text())[1]) > 0)
         stream.close()
         expect(page.locator(".slot.answer")).to_have_count(0)
         for name in ["Prompts", "Drafts accepted", "Requests", "Prompt tokens reused",
-                     "Prompt cache", "Keys and values", "Memory of the server"]:
+                     "Prompt cache", "Keys and values", "Memory of the server", "Weights read",
+                     "Read from storage"]:
             expect(page.locator(".tile", has_text=name).first).to_contain_text(re.compile(r"\d"))
+        expect(page.locator(".tier .name")).to_have_text(["RAM", "Model file"])
+        ram = page.locator(".tier").first
+        for part in ["weights", "prompt cache", "program"]:
+            expect(ram.locator(".legend")).to_contain_text(part)
+        width = ram.locator(".stack").bounding_box()["width"]
+        parts = [it.bounding_box()["width"] for it in ram.locator(".stack i").all()]
+        assert 0 < sum(parts) <= width + 1, (parts, width)
         assert page.locator(".spark .curve").first.get_attribute("d").count("L") >= 1
         # Nobody asks while nobody looks.
         page.get_by_role("tab", name="Chat").click()

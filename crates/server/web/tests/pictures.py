@@ -73,4 +73,7 @@ def pictures(browser, base, folder):
                 page.get_by_role("tab", name="Monitor").click()
                 page.wait_for_timeout(12_000)
                 shot("monitor")
+                page.locator(".tiers").scroll_into_view_if_needed()
+                page.wait_for_timeout(200)
+                shot("memory")
                 [stream.close() for stream in streams]

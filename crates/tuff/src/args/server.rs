@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, value_parser};
 use engine::speculation::SpecMode;
-use server::{Access, Public, RequestLimits, ServerConfig};
+use server::{Access, Machine, Public, RequestLimits, ServerConfig};
 
 use super::text::read_file;
 use crate::error::Error;
@@ -101,6 +101,7 @@ impl ServerArgs {
             drafts,
             loop_tokens: self.repetition_stop,
             drain: Duration::from_secs(self.drain),
+            machine: Machine::default(),
         })
     }
 

@@ -74,11 +74,12 @@ struct Plan {
 /// # Errors
 /// An unusable model or setting; an address that cannot be had.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    let config = args.server.config(args.spec.mode())?;
+    let mut config = args.server.config(args.spec.mode())?;
     // Before a model is loaded for nothing.
     server::check(&config)?;
     let file = args.model.open()?;
     let checkpoint = file.checkpoint_with(&args.spec.drafting())?;
+    config.machine.file_bytes = Some(file.gguf.file_bytes());
     let sizes =
         EngineConfig { slots: args.server.slots(), ..args.engine.config(checkpoint.hp.context) };
     let (stopper, stop) = stopper();
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let (slots, context) = (units::count(sizes.slots, "slot"), sizes.context);
     let greeting = format!("serving {name}, {slots} of {context} tokens; Ctrl-C stops");
     let cache_bytes = usize::try_from(args.prompt_cache).unwrap_or(usize::MAX);
-    let plan = Plan {
+    let mut plan = Plan {
         config,
         model: served(args, &file, &checkpoint, name)?,
         limits: Limits { queue: args.server.queue(), ..Limits::default() },
@@ -109,7 +110,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     }
     match device.backend() {
         Chosen::Cpu | Chosen::Gpu => {
-            let engine = load(args, args.engine.device.new_cpu(), &checkpoint, sizes)?;
+            let mut cpu = args.engine.device.new_cpu();
+            // Before the model takes memory, and in well under a second.
+            let read = cpu.read_bandwidth().ok().map(|found| found.bytes_per_second);
+            plan.config.machine.read_bandwidth = read;
+            let engine = load(args, cpu, &checkpoint, sizes)?;
             stopper.on_signals().map_err(server::ServeError::Threads)?;
             serve(engine, plan)
         }
