@@ -4,7 +4,9 @@ import assert from 'node:assert/strict';
 import Anthropic from '@anthropic-ai/sdk';
 import { zodOutputFormat } from '@anthropic-ai/sdk/helpers/zod';
 import OpenAI from 'openai';
-import { zodFunction, zodResponseFormat, zodResponsesFunction, zodTextFormat } from 'openai/helpers/zod';
+import {
+  zodFunction, zodResponseFormat, zodResponsesFunction, zodTextFormat,
+} from 'openai/helpers/zod';
 import { z } from 'zod';
 
 const base = process.argv[2] ?? 'http://127.0.0.1:8080';
@@ -20,7 +22,8 @@ const chatTool = { type: 'function', function: { name: 'weather', parameters: ci
 const seed = { seed: 7 };
 
 /** What must be the same in a whole answer and a streamed one. */
-const calls = (message) => (message.tool_calls ?? []).map(({ function: it }) => [it.name, it.arguments]);
+const calls = (message) =>
+  (message.tool_calls ?? []).map(({ function: it }) => [it.name, it.arguments]);
 
 let events = 0;
 

@@ -83,7 +83,7 @@ impl Status {
     /// As JSON.
     pub(crate) fn json(&self, around: &Surroundings) -> Value {
         let Totals { refused, ended, steps, reused, prefilled, generated, .. } = self.totals;
-        let memory = Memory::now();
+        let (memory, tiers) = (Memory::now(), tiers(self, around.machine.file_bytes));
         let cache = self.cache.map(|(used, budget, states)| {
             json!({"used_bytes": used, "budget_bytes": budget, "states": states})
         });
@@ -113,7 +113,7 @@ impl Status {
                 "kv_bytes": self.kv_bytes,
                 "resident_bytes": memory.map(|memory| memory.resident),
                 "file_bytes": memory.map(|memory| memory.file),
-                "tiers": tiers(self, around.machine.file_bytes).iter().map(Tier::json).collect::<Vec<_>>(),
+                "tiers": tiers.iter().map(Tier::json).collect::<Vec<_>>(),
             },
             "bandwidth": self.bandwidth(around),
             "backend": self.backend,

@@ -1,5 +1,5 @@
-//! What the process reads from storage: of a model that does not fit into memory, the pages that are
-//! not there when a window wants them. Looked at only when somebody asks.
+//! What the process reads from storage: of a model that does not fit into memory, the pages that
+//! are not there when a window wants them. Looked at only when somebody asks.
 
 use crate::status::{GRAIN, SPAN};
 use std::collections::VecDeque;

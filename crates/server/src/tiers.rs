@@ -1,5 +1,5 @@
-//! Where what the server works with lies: one tier for each kind of memory, with what takes how much
-//! of it. `/v1/status`, `/metrics` and the page show whatever is listed here.
+//! Where what the server works with lies: one tier for each kind of memory, with what takes how
+//! much of it. `/v1/status`, `/metrics` and the page show whatever is listed here.
 
 use crate::memory::Memory;
 use crate::status::Status;
