@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 
 use memmap2::{Mmap, MmapMut, MmapOptions};
 
@@ -16,20 +17,45 @@ pub(crate) fn map(file: &File, len: usize) -> io::Result<Mmap> {
     unsafe { MmapOptions::new().len(len).map(file) }
 }
 
-/// Maps a range of a file a second time and keeps its pages in memory while the map lives. Both maps
-/// share the pages of the system's cache, so what is read through the first is there too.
+/// Keeps the pages of a range of a map in memory until [`unlock`] or the end of the map.
+///
+/// # Panics
+/// If the range is not inside the map.
 #[cfg(unix)]
-pub(crate) fn lock(file: &File, offset: u64, len: usize) -> io::Result<Mmap> {
-    // SAFETY: as for [`map`]; this one is never read at all.
-    let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file) }?;
-    map.lock()?;
-    Ok(map)
+pub(crate) fn lock(map: &Mmap, range: Range<usize>) -> io::Result<()> {
+    let (start, len) = pages(map, range);
+    // SAFETY: the pages are those of a part of the map, which is borrowed; that they stay in memory
+    // changes no byte.
+    unsafe { rustix::mm::mlock(start, len) }?;
+    Ok(())
+}
+
+/// Lets the system take pages back that [`lock`] kept.
+///
+/// # Panics
+/// If the range is not inside the map.
+#[cfg(unix)]
+pub(crate) fn unlock(map: &Mmap, range: Range<usize>) {
+    let (start, len) = pages(map, range);
+    // SAFETY: as for [`lock`]. There is nothing to do about an error: the pages stay.
+    let _ = unsafe { rustix::mm::munlock(start, len) };
+}
+
+/// The pages that a range of a map lies in.
+#[cfg(unix)]
+fn pages(map: &Mmap, range: Range<usize>) -> (*mut std::ffi::c_void, usize) {
+    let before = range.start % rustix::param::page_size();
+    let bytes = &map[range.start - before..range.end];
+    (bytes.as_ptr().cast_mut().cast(), bytes.len())
 }
 
 #[cfg(not(unix))]
-pub(crate) fn lock(_: &File, _: u64, _: usize) -> io::Result<Mmap> {
+pub(crate) fn lock(_: &Mmap, _: Range<usize>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
+
+#[cfg(not(unix))]
+pub(crate) fn unlock(_: &Mmap, _: Range<usize>) {}
 
 /// Reads the first `len` bytes of a file into page-aligned memory.
 pub(crate) fn read(mut file: &File, len: usize) -> io::Result<Mmap> {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, File};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -52,24 +53,31 @@ struct Model {
     contents: Vec<Contents>,
 }
 
-/// Bytes of a model that stay in memory.
+/// Bytes of a model that stay in memory as long as this lives.
 pub struct Locked {
-    bytes: u64,
-    /// Held, never read.
-    maps: Vec<Mmap>,
+    model: Arc<Model>,
+    /// Part, and bytes of its file.
+    ranges: Vec<(usize, Range<usize>)>,
 }
 
 impl Locked {
     /// How many.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.ranges.iter().map(|(_, range)| range.len() as u64).sum()
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        for (part, range) in &self.ranges {
+            map::unlock(&self.model.contents[*part].map, range.clone());
+        }
     }
 }
 
 impl fmt::Debug for Locked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bytes, ranges) = (self.bytes, self.maps.len());
-        f.debug_struct("Locked").field("bytes", &bytes).field("ranges", &ranges).finish()
+        f.debug_struct("Locked").field("ranges", &self.ranges).finish_non_exhaustive()
     }
 }
 
@@ -188,30 +196,29 @@ impl Gguf {
         &self,
         tensors: impl IntoIterator<Item = &'a TensorInfo>,
     ) -> Result<Locked, Error> {
-        let mut ranges: Vec<(usize, u64, u64)> = tensors
+        let mut ranges: Vec<(usize, usize, usize)> = tensors
             .into_iter()
-            .map(|tensor| (tensor.part, self.file_offset(tensor), tensor.bytes))
+            .map(|tensor| {
+                let start = self.file_offset(tensor) as usize;
+                (tensor.part, start, start + tensor.bytes as usize)
+            })
             .collect();
         ranges.sort_unstable();
-        // Neighbours are locked together: a map each would be many.
-        let mut joined: Vec<(usize, u64, u64)> = Vec::new();
-        for (part, start, bytes) in ranges {
-            match joined.last_mut() {
-                Some((p, first, len))
-                    if *p == part && start <= *first + *len + self.alignment() =>
+        let mut locked = Locked { model: self.model.clone(), ranges: Vec::new() };
+        for (part, start, end) in ranges {
+            match locked.ranges.last_mut() {
+                // Neighbours make one range, with the padding between them.
+                Some((p, range))
+                    if *p == part && start <= range.end + self.alignment() as usize =>
                 {
-                    *len = (*len).max(start + bytes - *first);
+                    range.end = range.end.max(end);
                 }
-                _ => joined.push((part, start, bytes)),
+                _ => locked.ranges.push((part, start..end)),
             }
         }
-        let mut locked = Locked { bytes: 0, maps: Vec::new() };
-        for (part, start, bytes) in joined {
-            let path = &self.model.paths[part];
-            let failed = |source| Error::io(path, "keep in memory", source);
-            let file = File::open(path).map_err(failed)?;
-            locked.maps.push(map::lock(&file, start, bytes as usize).map_err(failed)?);
-            locked.bytes += bytes;
+        for (part, range) in &locked.ranges {
+            let failed = |source| Error::io(&self.model.paths[*part], "keep in memory", source);
+            map::lock(&self.model.contents[*part].map, range.clone()).map_err(failed)?;
         }
         Ok(locked)
     }
