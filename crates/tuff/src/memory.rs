@@ -92,6 +92,10 @@ pub(crate) fn placement(
     config: &EngineConfig,
 ) -> Result<Placed, Error> {
     let planned = Planned::new(checkpoint, device, config)?;
+    if planned.on == Chosen::Gpu && !config.dials.is_exact() {
+        let what = "--prefer-resident and --window-experts";
+        return Err(Error::Refused(format!("{what} need --backend cpu: a GPU chooses by itself")));
+    }
     let placement = planned.place()?;
     let experts = match placement {
         None => "all experts on the GPU".to_owned(),

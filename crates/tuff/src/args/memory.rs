@@ -88,6 +88,23 @@ impl MemoryArgs {
         }
     }
 
+    /// What is traded for speed, in words; nothing if nothing is.
+    pub(crate) fn dials_in_words(&self) -> String {
+        let resident =
+            self.prefer_resident.map(|share| format!(", experts in memory from {share}"));
+        let window = self.window_experts.map(|count| format!(", {count} experts a window"));
+        resident.into_iter().chain(window).collect()
+    }
+
+    /// The same memory with other trades where they are given.
+    pub(crate) fn with_dials(&self, prefer_resident: Option<f32>, window: Option<u64>) -> Self {
+        Self {
+            prefer_resident: prefer_resident.or(self.prefer_resident),
+            window_experts: window.or(self.window_experts),
+            ..self.clone()
+        }
+    }
+
     /// How much of the GPU's memory may be taken; `None` if it is to say so itself.
     pub(crate) fn vram(&self) -> Option<MemoryLimit> {
         match self.vram {
@@ -97,7 +114,8 @@ impl MemoryArgs {
     }
 }
 
-fn parse_share(text: &str) -> Result<f32, String> {
+/// A part of a probability.
+pub(super) fn parse_share(text: &str) -> Result<f32, String> {
     match text.parse() {
         Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
         _ => Err("write a number above 0 and at most 1".to_owned()),
