@@ -355,8 +355,7 @@ impl<B: Backend> Loader<'_, B> {
             file::ExpertStacks::Fused(both) => ExpertWeights::Fused(self.matrix(both)?),
         };
         let ahead = self.stores.is_some_and(Stores::looks_ahead);
-        // Nothing comes before the first layer to forecast it from.
-        let forecast = if ahead && layer > 0 { Some(self.forecast(&moe.router)?) } else { None };
+        let forecast = if ahead { Some(self.forecast(&moe.router)?) } else { None };
         Ok(MoeLayer {
             router: self.matrix(&moe.router)?,
             stored: self.stores.and_then(|stores| stores.layer(layer)),
