@@ -38,6 +38,9 @@ pub(crate) struct MemoryArgs {
     /// experts of a layer, those most probable over all their tokens.
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), help_heading = "Lossy")]
     window_experts: Option<u64>,
+    /// Bytes for saved states of earlier texts, which the command adds.
+    #[arg(skip)]
+    saved_states: u64,
 }
 
 /// Which experts are read before they are chosen.
@@ -59,9 +62,19 @@ enum DiskReads {
 }
 
 impl MemoryArgs {
+    /// With so many bytes for saved states of earlier texts.
+    pub(crate) fn with_saved_states(self, saved_states: u64) -> Self {
+        Self { saved_states, ..self }
+    }
+
     /// How much memory is asked for.
     pub(crate) fn ram(&self) -> Ram {
         self.ram
+    }
+
+    /// Bytes for saved states of earlier texts.
+    pub(crate) fn saved_states(&self) -> u64 {
+        self.saved_states
     }
 
     /// How a store reads.
