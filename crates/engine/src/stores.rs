@@ -43,6 +43,9 @@ impl Default for StoreSettings {
     }
 }
 
+/// What opens a file as a source of bytes.
+pub type OpenDisk<'a> = dyn Fn(&Path) -> Result<Box<dyn Disk>, StoreError> + 'a;
+
 /// The stores of a model that runs.
 #[derive(Clone, Debug)]
 pub struct Stores {
@@ -78,7 +81,7 @@ impl Stores {
         checkpoint: &Checkpoint,
         block: DraftingBlock,
         settings: StoreSettings,
-        disk: &dyn Fn(&Path) -> Result<Box<dyn Disk>, StoreError>,
+        disk: &OpenDisk<'_>,
     ) -> Result<Self, Error> {
         let StoreSettings { experts, table, threads, way, .. } = settings;
         let used = checkpoint.hp.moe.used;

@@ -12,9 +12,10 @@ use crate::units;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct MemoryArgs {
-    /// Memory that the model may take, as in 8GiB or 900M (K, M, G and T alone are binary): what
-    /// does not fit is refused before anything is loaded. auto is what the system says is free,
-    /// less where a container or ulimit allows less, but for a margin.
+    /// Memory that the model may take, as in 8GiB or 900M (K, M, G and T alone are binary). Experts
+    /// for which there is none are read from the file when they are used; a model of which the rest
+    /// does not fit is refused before anything is loaded. auto is what the system says is free, less
+    /// where a container or ulimit allows less, but for a margin.
     #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = parse_size)]
     ram: Ram,
     /// Memory of the GPU that the model may take. auto is what the GPU gives.
