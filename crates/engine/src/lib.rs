@@ -58,5 +58,5 @@ pub use sampling::{Context, Draft, SamplingError, SamplingParams, philox4x32_10,
 pub use snapshot::{PIECE_TOKENS, Piece, Snapshot};
 pub use stop::StopMatcher;
 pub use store;
-pub use stores::{Ahead, DraftingBlock, StoreSettings, Stores, layout, lock_dense};
+pub use stores::{Ahead, DraftingBlock, OpenDisk, StoreSettings, Stores, layout, lock_dense};
 pub use weights::activations_of;

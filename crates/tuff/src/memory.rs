@@ -43,7 +43,21 @@ impl Planned {
             }
         };
         let ram = MemoryLimit::resolve(device.memory.ram(), &room, mapped);
-        Ok(Planned { plan, on, room, ram, vram: device.memory.vram() })
+        let vram = device.memory.vram();
+        let mut planned = Planned { plan, on, room, ram, vram };
+        let taken = planned.saved_states(device.memory.saved_states());
+        planned.ram = ram.map(|ram| MemoryLimit { bytes: ram.bytes - taken.min(ram.bytes), ..ram });
+        Ok(planned)
+    }
+
+    /// Of the `asked` bytes for saved states of earlier texts, those that they may take.
+    fn saved_states(&self, asked: u64) -> u64 {
+        match (self.on, self.ram) {
+            (Chosen::Gpu, Some(ram)) => {
+                asked.min(ram.bytes.saturating_sub(self.plan.beside_device()))
+            }
+            _ => self.plan.saved_states(self.ram, asked),
+        }
     }
 
     /// Where the routed experts live; `None` is with everything else on the GPU.
@@ -69,6 +83,25 @@ fn on_gpu(tensor: &Tensor) -> u64 {
     let rows = tensor.n_out.saturating_mul(tensor.experts);
     // A type without a kernel there is refused when it is loaded.
     gpu::weight_bytes(tensor.ty, tensor.n_in, rows).unwrap_or(tensor.bytes.len() as u64)
+}
+
+/// Of the `mib` MiB for saved states of earlier texts, the bytes that are left for them beside the
+/// model. The model is to be loaded with [`DeviceArgs::with_saved_states`] then.
+///
+/// # Errors
+/// [`Error::Engine`] for sizes that the model does not have.
+pub(crate) fn saved_states(
+    checkpoint: &Checkpoint,
+    device: &DeviceArgs,
+    config: &EngineConfig,
+    mib: u32,
+) -> Result<u64, Error> {
+    let asked = u64::from(mib) << 20;
+    let given = Planned::new(checkpoint, device, config)?.saved_states(asked);
+    if given < asked {
+        tracing::info!("prompt cache: {} of {}, for lack of memory", Size(given), Size(asked));
+    }
+    Ok(given)
 }
 
 /// What of a model is held in memory.

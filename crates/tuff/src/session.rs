@@ -273,6 +273,9 @@ pub(crate) fn load<B: Backend>(
     let mut show = |done| progress.set(done, total);
     let engine = Engine::with_stores(backend, checkpoint, config, stores, &mut show)?;
     progress.clear();
+    if let Some(stores) = engine.stores() {
+        stored::warm(stores);
+    }
     let EngineConfig { context, chunk, .. } = config;
     tracing::info!("loaded {}: context {context}, chunk {chunk}", units::bytes(total));
     Ok(engine)

@@ -17,7 +17,22 @@ pub enum Placement {
     },
 }
 
+/// Of what a limit leaves above the least that a model runs with, the part of saved states.
+const STATES_SHARE: u64 = 8;
+
 impl MemoryPlan {
+    /// Of the `asked` bytes for saved states of earlier texts, those that they may take beside
+    /// weights in memory or in a store: what is left where everything fits, and an eighth of what is
+    /// not needed for any token where experts are read, of which more would be read otherwise.
+    pub fn saved_states(&self, limit: Option<MemoryLimit>, asked: u64) -> u64 {
+        let Some(MemoryLimit { bytes, .. }) = limit else { return asked };
+        let left = match bytes.checked_sub(self.whole()) {
+            Some(left) => left,
+            None => bytes.saturating_sub(self.smallest()) / STATES_SHARE,
+        };
+        asked.min(left)
+    }
+
     /// Where the routed experts live if so much memory may be taken.
     ///
     /// # Errors

@@ -172,6 +172,12 @@ pub(crate) struct DeviceArgs {
 static CPU_INSTEAD: AtomicBool = AtomicBool::new(false);
 
 impl DeviceArgs {
+    /// With so many bytes for saved states of earlier texts, beside the model.
+    pub(crate) fn with_saved_states(&self, bytes: u64) -> Self {
+        let memory = self.memory.clone().with_saved_states(bytes);
+        Self { memory, ..self.clone() }
+    }
+
     /// Where the model runs: with auto on a GPU, if one is usable.
     pub(crate) fn backend(&self) -> Chosen {
         match self.backend {

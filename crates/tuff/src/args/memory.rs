@@ -12,9 +12,10 @@ use crate::units;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct MemoryArgs {
-    /// Memory that the model may take, as in 8GiB or 900M (K, M, G and T alone are binary): what
-    /// does not fit is refused before anything is loaded. auto is what the system says is free,
-    /// less where a container or ulimit allows less, but for a margin.
+    /// Memory that the model may take, as in 8GiB or 900M (K, M, G and T alone are binary). Experts
+    /// for which there is none are read from the file when they are used; a model of which the rest
+    /// does not fit is refused before anything is loaded. auto is what the system says is free, less
+    /// where a container or ulimit allows less, but for a margin.
     #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = parse_size)]
     ram: Ram,
     /// Memory of the GPU that the model may take. auto is what the GPU gives.
@@ -38,6 +39,9 @@ pub(crate) struct MemoryArgs {
     /// experts of a layer, those most probable over all their tokens.
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), help_heading = "Lossy")]
     window_experts: Option<u64>,
+    /// Bytes for saved states of earlier texts, which the command adds.
+    #[arg(skip)]
+    saved_states: u64,
 }
 
 /// Which experts are read before they are chosen.
@@ -59,9 +63,19 @@ enum DiskReads {
 }
 
 impl MemoryArgs {
+    /// With so many bytes for saved states of earlier texts.
+    pub(crate) fn with_saved_states(self, saved_states: u64) -> Self {
+        Self { saved_states, ..self }
+    }
+
     /// How much memory is asked for.
     pub(crate) fn ram(&self) -> Ram {
         self.ram
+    }
+
+    /// Bytes for saved states of earlier texts.
+    pub(crate) fn saved_states(&self) -> u64 {
+        self.saved_states
     }
 
     /// How a store reads.
