@@ -32,7 +32,7 @@ pub(crate) struct MemoryArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = value_parser!(u64).range(1..=256))]
     disk_queue: u64,
     /// Changes results: in place of a chosen expert that is not in memory, use one that is and has
-    /// at least this share of its probability, as in 0.7. See docs/memory.md for what it costs.
+    /// at least this share of its probability, as in 0.7.
     #[arg(long, value_name = "SHARE", value_parser = parse_share, help_heading = "Lossy")]
     prefer_resident: Option<f32>,
     /// Changes results: windows of 2 to 16 tokens, as checking drafts makes them, use at most so many
