@@ -170,7 +170,7 @@ fn experts_that_are_not_held_take_no_memory_of_the_device() {
 #[derive(Debug)]
 enum Source {
     Broken,
-    Whole { stacks: [Weight; 3], wanted: std::sync::Mutex<Vec<usize>> },
+    Whole { stacks: Box<[Weight; 3]>, wanted: std::sync::Mutex<Vec<usize>> },
 }
 
 impl ExpertSource for Source {
@@ -215,7 +215,7 @@ fn the_others_may_come_from_a_store_and_its_faults_are_told() {
     let error = results(&mut gpu, &stacks, &load, &given).unwrap_err();
     assert!(matches!(&error, Error::Storage { why } if why.contains("gone")), "{error}");
     let all = [&stacks.gate_up[0], &stacks.gate_up[1], &stacks.down].map(Weight::clone);
-    let whole = stored(Source::Whole { stacks: all, wanted: Default::default() });
+    let whole = stored(Source::Whole { stacks: Box::new(all), wanted: Default::default() });
     let given = Given { stored: Some(&whole), ..given };
     for _ in 0..2 {
         let found = results(&mut gpu, &stacks, &load, &given).unwrap();
