@@ -101,6 +101,7 @@ impl<B: Backend> Engine<B> {
     ) -> Result<(), Error> {
         logits.clear();
         self.check_steps(steps)?;
+        self.foresee(steps);
         let Self { backend, weights, slots, scratch, mtp, hp, config, reads, .. } = self;
         let Some(mtp) = mtp else {
             return Err(Error::NoMtp);

@@ -33,15 +33,17 @@ pub struct Engine<B: Backend> {
     pub(crate) window: Window,
     /// Of the model and whatever else a state depends on.
     pub(crate) fingerprint: Fingerprint,
-    stores: Option<Stores>,
+    pub(crate) stores: Option<Stores>,
     pub(crate) reads: WeightReads,
     /// Bytes of the device's own memory that were taken once the weights were loaded.
     loaded: u64,
-    tokens: Vec<u32>,
+    pub(crate) tokens: Vec<u32>,
     /// Ids before and in the feed that is being arranged.
-    before: Vec<u32>,
-    ngrams: Vec<u64>,
-    row_ids: Vec<u64>,
+    pub(crate) before: Vec<u32>,
+    pub(crate) ngrams: Vec<u64>,
+    pub(crate) row_ids: Vec<u64>,
+    /// Tokens of draft steps since the last window of each slot, where something is read ahead.
+    pub(crate) drafted: Vec<Vec<u32>>,
     wanted: Vec<usize>,
 }
 
@@ -151,6 +153,7 @@ impl<B: Backend> Engine<B> {
             before: Vec::new(),
             ngrams: Vec::new(),
             row_ids: Vec::new(),
+            drafted: vec![Vec::new(); config.slots],
             wanted: Vec::new(),
         })
     }
@@ -349,6 +352,7 @@ impl<B: Backend> Engine<B> {
         self.ngrams.clear();
         self.wanted.clear();
         for feed in feeds {
+            self.drafted[feed.slot].clear();
             let history = self.slots.tokens(feed.slot);
             let (row, len) = (self.window.rows(), feed.tokens.len());
             self.window.push_run(self.slots.run(feed.slot, row, len, feed.commit));

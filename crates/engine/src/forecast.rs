@@ -1,12 +1,17 @@
 //! Which experts the next layer will probably want: its router applied to what this layer reads. They
 //! are asked of the store while this layer is at work, and change no result.
 
-use crate::Error;
+use crate::engine::routing;
+use crate::layers::LayerPass;
+use crate::scratch::Scratch;
 use crate::weights::{MoeLayer, StoredTable};
+use crate::{DraftStep, Engine, Error};
 use kernels::host::Plan;
 use kernels::moe::MoeChoice;
+use kernels::stored::TableSource as _;
 use kernels::weight::WeightShape;
-use kernels::{Backend, Weight};
+use kernels::{Backend, Commit, Weight};
+use model::ngram;
 
 /// Where a forecast is worked out.
 pub(crate) struct Forecast<B: Backend> {
@@ -53,6 +58,43 @@ pub(crate) fn read_ahead<B: Backend>(
         named.extend(groups.iter().map(|group| group.expert as u32));
     }
     stored.source.expect(stored.layer, named);
+}
+
+impl<B: Backend> Engine<B> {
+    /// Begins to read what the tokens of draft steps will want if they are verified: their table
+    /// rows, and the experts that the first layer would probably choose.
+    pub(crate) fn foresee(&mut self, steps: &[DraftStep]) {
+        let Some(stores) = &self.stores else { return };
+        self.ngrams.clear();
+        for &DraftStep { slot, token } in steps {
+            let (Some(ple), Some(_)) = (&self.hp.ple, stores.table()) else { continue };
+            let (history, drafts) = (self.slots.tokens(slot), &mut self.drafted[slot]);
+            self.before.clear();
+            self.before.extend(&history[history.len().saturating_sub(ple.ngram)..]);
+            self.before.extend_from_slice(drafts);
+            drafts.push(token);
+            ngram::rows(ple, &ngram::context(ple, &self.before, token), &mut self.row_ids);
+            self.ngrams.extend_from_slice(&self.row_ids);
+        }
+        if let Some(table) = stores.table() {
+            table.expect(&self.ngrams);
+        }
+        let Some(first) = self.weights.layers.first().filter(|_| stores.looks_ahead()) else {
+            return;
+        };
+        self.tokens.clear();
+        self.tokens.extend(steps.iter().map(|step| step.token));
+        self.window.clear();
+        self.window.push_run(self.slots.run(steps[0].slot, 0, steps.len(), Commit::Now));
+        let Scratch { x, layers, .. } = &mut self.scratch;
+        let (hc, weights) = (&self.weights.hc, &self.weights);
+        self.backend.embed(&weights.token_embd, &self.tokens, hc.streams, x);
+        let routing = routing(&self.hp, &self.config);
+        let (window, reads) = (&self.window, &mut self.reads);
+        let backend = &mut self.backend;
+        let mut pass = LayerPass { backend, hc, routing, window, scratch: layers, reads };
+        pass.foresee(first, x);
+    }
 }
 
 impl StoredTable {

@@ -40,6 +40,9 @@ impl<B: Backend> Pass<'_, B> {
 
         let (backend, routing, reads) = (&mut **backend, *routing, &mut **reads);
         let mut pass = LayerPass { backend, hc, routing, window, scratch: layers, reads };
+        if let Some(first) = weights.layers.first() {
+            pass.foresee(first, x);
+        }
         for (n, (layer, state)) in weights.layers.iter().zip(&mut slots.layers).enumerate() {
             if let (Some(ple), Some(buffers), Some(state)) =
                 (&layer.ple, &mut *ple_scratch, &mut slots.ple)

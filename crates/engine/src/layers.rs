@@ -57,6 +57,19 @@ impl<B: Backend> LayerPass<'_, B> {
         backend.hc_inject(hc, inject, y, rows, x);
     }
 
+    /// Reads ahead what the first layer will probably want of streams that are embeddings yet.
+    pub(crate) fn foresee(&mut self, first: &Layer<B>, x: &B::Buffer) {
+        if first.moe.stored.is_none() || first.moe.forecast.is_none() {
+            return;
+        }
+        let Self { backend, hc, routing, window, scratch, .. } = self;
+        let LayerScratch { u, inject, moe, .. } = &mut **scratch;
+        let rows = window.rows();
+        let out = HcRead { u: &mut *u, weights: &mut *inject };
+        backend.hc_read(hc, &first.hc_ffn.weights(), x, rows, out);
+        forecast::read_ahead(*backend, &first.moe, rows, routing.choice, &mut moe.forecast, u);
+    }
+
     /// The second half of a layer: token by token. What the layer `after` it will want is read ahead,
     /// where experts are read at all.
     pub(crate) fn experts(

@@ -60,5 +60,5 @@ pub use snapshot::{PIECE_TOKENS, Piece, Snapshot};
 pub use split::{ExpertSplit, number as model_number};
 pub use stop::StopMatcher;
 pub use store;
-pub use stores::{Ahead, DraftingBlock, StoreSettings, Stores, layout, lock_dense};
+pub use stores::{Ahead, DraftingBlock, OpenDisk, StoreSettings, Stores, layout, lock_dense};
 pub use weights::activations_of;

@@ -7,8 +7,8 @@ use model::{Checkpoint, ExpertStacks, Moe, Purpose, Role, Tensor};
 use std::path::Path;
 use std::sync::Arc;
 use store::{
-    Counters, ExpertStore, LayerLayout, Layout, Matrices, Profile, Stack, StoreOptions,
-    TableLayout, TableStore, Way,
+    Counters, Disk, ExpertStore, FileDisk, LayerLayout, Layout, Matrices, Profile, Stack,
+    StoreError, StoreOptions, TableLayout, TableStore, Way,
 };
 
 /// How weights are read that are not kept in memory.
@@ -42,6 +42,9 @@ impl Default for StoreSettings {
     }
 }
 
+/// What opens a file as a source of bytes.
+pub type OpenDisk<'a> = dyn Fn(&Path) -> Result<Box<dyn Disk>, StoreError> + 'a;
+
 /// The stores of a model that runs.
 #[derive(Clone, Debug)]
 pub struct Stores {
@@ -63,19 +66,38 @@ impl Stores {
         block: DraftingBlock,
         settings: StoreSettings,
     ) -> Result<Self, Error> {
+        let disk = |path: &Path| -> Result<Box<dyn Disk>, StoreError> {
+            Ok(Box::new(FileDisk::open(path, settings.way)?))
+        };
+        Self::open_on(checkpoint, block, settings, &disk)
+    }
+
+    /// As [`Stores::open`], with `disk` to open a file: for tests with disks that fail.
+    ///
+    /// # Errors
+    /// As [`Stores::open`].
+    pub fn open_on(
+        checkpoint: &Checkpoint,
+        block: DraftingBlock,
+        settings: StoreSettings,
+        disk: &OpenDisk<'_>,
+    ) -> Result<Self, Error> {
         let StoreSettings { experts, table, threads, way, .. } = settings;
         let used = checkpoint.hp.moe.used;
         let experts = match experts {
             Some(bytes) => {
                 let options = StoreOptions { bytes, used, threads, way };
-                Some(Arc::new(ExpertStore::open(&layout(checkpoint, block)?, options)?))
+                let layout = layout(checkpoint, block)?;
+                let disks = layout.files.iter().map(|path| disk(path)).collect::<Result<_, _>>()?;
+                Some(Arc::new(ExpertStore::with_disks(&layout, disks, options)?))
             }
             None => None,
         };
         let table = match &checkpoint.ngram {
             Some(tensor) => {
                 let layout = table_layout(checkpoint, tensor)?;
-                Some(Arc::new(TableStore::open(&layout, (table, threads), way)?))
+                let disk = disk(&layout.path)?;
+                Some(Arc::new(TableStore::with_disk(&layout, disk, (table, threads))?))
             }
             None => None,
         };
@@ -144,6 +166,13 @@ impl Stores {
     /// Whether likely experts are read ahead.
     pub(crate) fn looks_ahead(&self) -> bool {
         self.experts.is_some() && self.settings.ahead == Ahead::NextLayer
+    }
+
+    /// Whether another handle reads from them, as an engine has.
+    pub fn in_use(&self) -> bool {
+        let count = self.experts.as_ref().map(Arc::strong_count);
+        let table = self.table.as_ref().map(Arc::strong_count);
+        count.max(table).is_some_and(|count| count > 1)
     }
 
     /// A name for files about this model's weights.

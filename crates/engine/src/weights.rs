@@ -369,8 +369,7 @@ impl<B: Backend> Loader<'_, B> {
         let LoadOptions { stores, split, .. } = self.options;
         // On a device with its own memory a forecast is one more wait, and it holds what is hot.
         let ahead = stores.is_some_and(Stores::looks_ahead) && split.is_none();
-        // Nothing comes before the first layer to forecast it from.
-        let forecast = if ahead && layer > 0 { Some(self.forecast(&moe.router)?) } else { None };
+        let forecast = if ahead { Some(self.forecast(&moe.router)?) } else { None };
         Ok(MoeLayer {
             router: self.matrix(&moe.router)?,
             stored: stores.and_then(|stores| stores.layer(layer)),

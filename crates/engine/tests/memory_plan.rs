@@ -257,3 +257,28 @@ fn sizes_that_the_model_does_not_have_are_refused() {
     let mtp = EngineConfig { mtp: Some(NormExtent::Whole), ..config };
     assert_eq!(of(mtp).unwrap().states.drafting, 0);
 }
+
+#[test]
+fn saved_states_get_what_the_model_leaves() {
+    let checkpoint = checkpoint("tiny-f32");
+    let plan = MemoryPlan::new(&checkpoint, &config(2, 16)).unwrap();
+    let given = |bytes, asked| {
+        let limit = MemoryLimit { bytes, source: LimitSource::Setting };
+        plan.saved_states(Some(limit), asked)
+    };
+    let (whole, least) = (plan.whole(), plan.smallest());
+    assert_eq!(plan.saved_states(None, 1 << 40), 1 << 40);
+    assert_eq!(given(whole + 1000, 1 << 30), 1000);
+    assert_eq!(given(whole + 1000, 10), 10);
+    // Experts of which some are read need most of what is left.
+    assert_eq!(given(least + 800, 1 << 30), 100);
+    assert_eq!((given(least, 1 << 30), given(0, 1 << 30)), (0, 0));
+    // What is given leaves the model where it can run.
+    for more in 0..100 {
+        let bytes = least + more * (whole - least) / 50;
+        let left = bytes - given(bytes, 1 << 30);
+        let limit = MemoryLimit { bytes: left, source: LimitSource::Setting };
+        let placed = plan.place(Some(limit)).unwrap();
+        assert_eq!(placed == Placement::Mapped, bytes >= whole, "{bytes} of {whole}");
+    }
+}

@@ -1,5 +1,6 @@
 //! `/metrics`, in the text format of Prometheus.
 
+use crate::status::Experts;
 use crate::status::{Status, Surroundings, rounded};
 use crate::tiers::{Tier, tiers};
 use prometheus::{
@@ -164,7 +165,7 @@ fn engine_values(status: &Status) -> Vec<Figure> {
     let counter = |name, help, value: u64| (name, "counter", help, value as f64);
     let gauge = |name, help, value: f64| (name, "gauge", help, value);
     let seconds = status.weight_reads.time.as_secs_f64();
-    vec![
+    let mut figures = vec![
         gauge("tuff_slots", "Slots.", status.slots.len() as f64),
         gauge("tuff_requests_live", "Requests that have a slot.", status.live() as f64),
         gauge("tuff_requests_waiting", "Requests that wait for one.", status.waiting as f64),
@@ -189,5 +190,22 @@ fn engine_values(status: &Status) -> Vec<Figure> {
         gauge("tuff_prompt_cache_bytes", "Bytes in the prompt cache.", used as f64),
         gauge("tuff_prompt_cache_budget_bytes", "Bytes that it may have.", budget as f64),
         gauge("tuff_prompt_cache_states", "States saved in it.", states as f64),
-    ]
+    ];
+    if let Some(Experts { size, reads, .. }) = &status.experts {
+        figures.extend([
+            gauge("tuff_expert_slots", "Experts that memory has room for.", size.slots as f64),
+            gauge("tuff_experts_held", "Experts in memory.", size.held as f64),
+            counter("tuff_experts_wanted_total", "Experts that windows chose.", reads.wanted),
+            counter("tuff_experts_found_total", "Of those, in memory.", reads.held),
+            counter("tuff_expert_bytes_read_total", "Bytes read of experts.", reads.bytes),
+            counter("tuff_expert_reads_failed_total", "Reads that failed.", reads.failed),
+            (
+                "tuff_expert_wait_seconds_total",
+                "counter",
+                "Time that windows waited for experts.",
+                reads.waiting.as_secs_f64(),
+            ),
+        ]);
+    }
+    figures
 }

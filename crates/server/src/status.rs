@@ -5,7 +5,8 @@ use crate::memory::Memory;
 use crate::storage::StorageReads;
 use crate::tiers::{Tier, tiers};
 use engine::batch::{Scheduler, SlotView, Totals};
-use engine::{DeviceMemory, WeightReads};
+use engine::store::{Counters, ExpertStore, StoreSize};
+use engine::{DeviceMemory, Stores, WeightReads};
 use kernels::Backend;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -39,8 +40,43 @@ pub(crate) struct Status {
     pub(crate) device_memory: Option<DeviceMemory>,
     /// What computes.
     pub(crate) backend: &'static str,
+    /// What is read of experts, of a model that does not fit in memory.
+    pub(crate) experts: Option<Experts>,
     /// Prompt cache: bytes used, bytes that it may have, saved states.
     pub(crate) cache: Option<(usize, usize, usize)>,
+}
+
+/// Experts that are read as they are wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Experts {
+    pub(crate) size: StoreSize,
+    /// Since the start.
+    pub(crate) reads: Counters,
+    /// Share of those wanted that were in memory, lately; `None` while none are wanted.
+    pub(crate) hit_rate: Option<f64>,
+}
+
+impl Experts {
+    fn json(&self) -> Value {
+        let Self { size, reads, hit_rate } = self;
+        json!({
+            "all": size.experts,
+            "slots": size.slots,
+            "held": size.held,
+            "slot_bytes": size.bytes,
+            "hit_rate": hit_rate.map(rounded),
+            "totals": {
+                "wanted": reads.wanted,
+                "held": reads.held,
+                "read_ahead": reads.expected,
+                "read_in_vain": reads.in_vain,
+                "read_bytes": reads.bytes,
+                "seconds_reading": rounded(reads.reading.as_secs_f64()),
+                "seconds_waited": rounded(reads.waiting.as_secs_f64()),
+                "failed": reads.failed,
+            },
+        })
+    }
 }
 
 /// What is around the engine.
@@ -116,6 +152,7 @@ impl Status {
                 "tiers": tiers.iter().map(Tier::json).collect::<Vec<_>>(),
             },
             "bandwidth": self.bandwidth(around),
+            "experts": self.experts.as_ref().map(Experts::json),
             "backend": self.backend,
         })
     }
@@ -160,6 +197,7 @@ struct Reading {
     /// Tokens of prompts computed.
     prefilled: u64,
     weights: WeightReads,
+    experts: Counters,
 }
 
 /// Per second, lately.
@@ -169,6 +207,8 @@ struct Speeds {
     prefilled: f64,
     /// Bytes of weights, per second of windows and drafts.
     weights: f64,
+    /// Share of the experts wanted that were in memory.
+    hit_rate: Option<f64>,
 }
 
 impl Meter {
@@ -181,7 +221,10 @@ impl Meter {
         let (engine, totals) = (scheduler.engine(), *scheduler.totals());
         let weight_reads = engine.weight_reads();
         let Totals { generated, prefilled, .. } = totals;
-        let now = Reading { at: Instant::now(), generated, prefilled, weights: weight_reads };
+        let store = engine.stores().and_then(Stores::experts);
+        let reads = store.map(ExpertStore::counters).unwrap_or_default();
+        let (at, weights, experts) = (Instant::now(), weight_reads, reads);
+        let now = Reading { at, generated, prefilled, weights, experts };
         let speeds = self.speeds(now);
         // Who does nothing has no speed, however fast the latest request was.
         let speeds = if scheduler.is_idle() { Speeds::default() } else { speeds };
@@ -197,6 +240,11 @@ impl Meter {
             weight_reads,
             weights_per_second: speeds.weights,
             device_memory: engine.device_memory(),
+            experts: store.map(|store| Experts {
+                size: store.size(),
+                reads,
+                hit_rate: speeds.hit_rate,
+            }),
             backend: engine.backend_name(),
             cache: scheduler.cache().map(|it| (it.bytes(), it.budget(), it.snapshots())),
         }
@@ -220,6 +268,7 @@ impl Meter {
             generated: per(now.generated - first.generated, span),
             prefilled: per(now.prefilled - first.prefilled, span),
             weights: per(weights.bytes - before.bytes, weights.time - before.time),
+            hit_rate: now.experts.since(&first.experts).hit_rate(),
         }
     }
 }
@@ -243,10 +292,12 @@ mod tests {
             let time = Duration::from_secs(busy);
             let weights = WeightReads { bytes, time, assumed: 0 };
             let at = start + Duration::from_secs(seconds);
-            meter.speeds(Reading { at, generated: 10 * seconds, prefilled: 0, weights })
+            let experts = Counters { wanted: 10 * busy, held: 4 * busy, ..Counters::default() };
+            meter.speeds(Reading { at, generated: 10 * seconds, prefilled: 0, weights, experts })
         };
         assert_eq!(at(0, 0, 0), Speeds::default());
-        let speeds = Speeds { generated: 10.0, prefilled: 0.0, weights: 500.0 };
+        let hit_rate = Some(0.4);
+        let speeds = Speeds { generated: 10.0, prefilled: 0.0, weights: 500.0, hit_rate };
         assert_eq!(at(4, 1, 500), speeds);
         // The first reading is too old by now.
         assert_eq!(at(6, 2, 800), Speeds { weights: 300.0, ..speeds });

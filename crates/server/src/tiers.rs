@@ -71,8 +71,10 @@ fn ram(status: &Status, memory: Memory, file_bytes: Option<u64>) -> Tier {
     let cache = status.cache.map_or(0, |(used, ..)| used as u64);
     // Pages that were reserved and not written yet are not resident.
     let own = memory.resident.saturating_sub(memory.file);
+    let experts = status.experts.map_or(0, |experts| experts.size.held_bytes);
     let kv = kv.min(own);
     let cache = cache.min(own - kv);
+    let experts = experts.min(own - kv - cache);
     Tier {
         name: "ram",
         used: memory.resident,
@@ -80,9 +82,10 @@ fn ram(status: &Status, memory: Memory, file_bytes: Option<u64>) -> Tier {
         available: available_memory(),
         holds: vec![
             ("weights", weights),
+            ("experts", experts),
             ("keys_and_values", kv),
             ("prompt_cache", cache),
-            ("other", memory.resident - weights - kv - cache),
+            ("other", memory.resident - weights - experts - kv - cache),
         ],
     }
 }
@@ -90,7 +93,9 @@ fn ram(status: &Status, memory: Memory, file_bytes: Option<u64>) -> Tier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::Experts;
     use engine::DeviceMemory;
+    use engine::store::StoreSize;
 
     #[test]
     fn what_a_tier_holds_is_what_it_uses() {
@@ -100,7 +105,7 @@ mod tests {
         let whole = |tier: &Tier| tier.holds.iter().map(|(_, bytes)| bytes).sum::<u64>();
         let of = |weights, other| {
             let kept = [("keys_and_values", 200), ("prompt_cache", 300)];
-            [("weights", weights), kept[0], kept[1], ("other", other)]
+            [("weights", weights), ("experts", 0), kept[0], kept[1], ("other", other)]
         };
         assert_eq!(ram(&status, memory, None).holds, of(4000, 500));
         assert_eq!(ram(&status, memory, Some(9000)).holds, of(4000, 500));
@@ -111,9 +116,15 @@ mod tests {
             (status.kv_bytes, status.cache) = (kv, Some((cached, 0, 0)));
             assert_eq!(whole(&ram(&status, memory, Some(3999))), 5000, "{kv} {cached}");
         }
+        (status.kv_bytes, status.cache) = (0, None);
+        let size = StoreSize { held_bytes: 700, ..StoreSize::default() };
+        status.experts = Some(Experts { size, ..Experts::default() });
+        assert_eq!(ram(&status, memory, None).holds[1], ("experts", 700));
+        assert_eq!(whole(&ram(&status, memory, None)), 5000);
+        status.experts = None;
         assert_eq!(gpu(&status), None);
         status.device_memory = Some(DeviceMemory { used: 70, weights: 50 });
         assert_eq!(whole(&gpu(&status).unwrap()), 70);
-        assert_eq!(ram(&status, memory, None).holds[1], ("keys_and_values", 0));
+        assert_eq!(ram(&status, memory, None).holds[2], ("keys_and_values", 0));
     }
 }

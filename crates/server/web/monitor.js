@@ -59,6 +59,13 @@ const TILES = [
     if (read === null) return show(["\u2013", ""], "");
     return { ...show(rate(read), "by the whole process"), point: read };
   } },
+  { label: "Experts in memory", look: "", meter: true, of: ({ experts }) => {
+    if (!experts) return show(["all", ""], "");
+    const slots = `${count(experts.held)} of ${count(experts.all)} experts`;
+    const { hit_rate: hits } = experts;
+    if (hits === null) return show(["\u2013", ""], slots);
+    return { ...show([percent(hits), ""], `of those wanted; ${slots}`), point: hits };
+  } },
   { label: "Keys and values", look: "", of: ({ memory }) => ({
     ...show(bytes(memory.kv_bytes), "held by the slots"), point: memory.kv_bytes,
   }) },

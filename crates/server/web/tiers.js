@@ -8,6 +8,7 @@ const NAMES = { gpu: "GPU", ram: "RAM", file: "Model file" };
 /** Names and looks of what lies there; what is not listed has its own name. */
 const PARTS = {
   weights: ["weights", "weights"],
+  experts: ["experts", "weights"],
   keys_and_values: ["keys and values", "kv"],
   prompt_cache: ["prompt cache", "cache"],
   states_and_buffers: ["states and buffers", "kv"],

@@ -6,6 +6,8 @@ use crate::pool::{ReadPool, lock};
 use crate::state::{self, Sharing, State};
 use crate::{Counters, Disk, FileDisk, Profile, StoreError, Way};
 use kernels::stored::{ExpertSource, TakenExpert};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -77,6 +79,10 @@ impl ExpertStore {
         options: StoreOptions,
     ) -> Result<Self, StoreError> {
         layout.check()?;
+        if disks.len() != layout.files.len() {
+            let what = format!("{} sources for {} files", disks.len(), layout.files.len());
+            return Err(StoreError::Layout { what });
+        }
         let (sharing, slots) = slots(layout, options)?;
         let state = Mutex::new(State::new(layout, sharing, &slots));
         let shared = Arc::new(Shared { disks, state, ready: Condvar::new() });
@@ -169,7 +175,13 @@ impl Shared {
     fn read_one(&self) {
         let Some(mut read) = lock(&self.state).next_read() else { return };
         let place = (read.offset, read.bytes);
-        let result = read_part(&*self.disks[read.file], place, &mut read.buffer);
+        let disk = &*self.disks[read.file];
+        // A window waits for each read that was begun: also a fault of this program must end it.
+        let result = catch_unwind(AssertUnwindSafe(|| read_part(disk, place, &mut read.buffer)))
+            .unwrap_or_else(|_| {
+                let panicked = io::Error::other("the thread that reads panicked");
+                Err(StoreError::read(disk.path(), place, panicked))
+            });
         if lock(&self.state).was_read(read, result) {
             self.ready.notify_all();
         }

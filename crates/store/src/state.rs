@@ -63,11 +63,15 @@ pub(crate) struct Read {
     pub(crate) offset: u64,
     pub(crate) bytes: usize,
     pub(crate) buffer: Buffer,
+    /// The window that ran when it began.
+    window: u64,
 }
 
 /// What the running window still has to take.
 #[derive(Debug, Default)]
 struct Wanted {
+    /// How many windows have wanted something.
+    window: u64,
     layer: usize,
     heat: Option<Heat>,
     /// Place in the list of the window, expert.
@@ -202,6 +206,7 @@ impl State {
         rows: usize,
     ) -> usize {
         self.failed = None;
+        self.wanted.window += 1;
         self.wanted.layer = layer;
         let heat = if rows > MAX_DECODE_ROWS { Heat::Cold } else { Heat::Warm };
         self.wanted.heat = Some(heat);
@@ -298,11 +303,13 @@ impl State {
     fn use_expected(&mut self, expert: u32) {
         match &mut self.places[expert as usize] {
             Place::Held { why, .. } => *why = Why::Wanted,
-            Place::Reading { why, waiting, .. } if *why != Why::Wanted => {
+            Place::Reading { why, .. } if *why != Why::Wanted => {
                 *why = Why::Wanted;
-                let not_begun = waiting.iter().enumerate().filter(|(_, buffer)| buffer.is_some());
-                self.queues[0].extend(not_begun.map(|(part, _)| (expert, part)));
-                self.queues[1].retain(|&(e, _)| e != expert);
+                // No others than those on the list: a part that failed has its buffer back too, and
+                // every read has a job of its own.
+                let [wanted, expected] = &mut self.queues;
+                wanted.extend(expected.iter().filter(|(e, _)| *e == expert));
+                expected.retain(|&(e, _)| e != expert);
             }
             _ => return,
         }
@@ -341,7 +348,6 @@ impl State {
                 self.places[expert as usize] = Place::Absent;
                 self.residency.free(class, expert);
                 self.spare[class].push(buffers);
-                self.counters.expected -= 1;
             }
             // Some of it is under way: the rest follows, and then it is cold.
             Place::Reading { why, .. } => {
@@ -358,8 +364,9 @@ impl State {
         for &expert in experts {
             let Some(expert) = self.number(layer, expert as usize) else { continue };
             let class = self.class[layer];
-            let most = MAX_EXPECTED.min(self.residency.slots(class) / 4);
-            if self.expected.len() >= most {
+            let same_slots = self.expected.iter().filter(|&&e| self.class_of(e) == class).count();
+            if self.expected.len() >= MAX_EXPECTED || same_slots >= self.residency.slots(class) / 4
+            {
                 break;
             }
             if let Place::Absent = self.places[expert as usize] {
@@ -369,16 +376,19 @@ impl State {
                 }
                 added += reads;
                 self.expected.push(expert);
-                self.counters.expected += 1;
             }
         }
         added
     }
 
-    /// Experts to be read when nothing else is, as long as slots are free.
+    /// Experts to be read when nothing else is, as long as slots are free; numbers beyond the model,
+    /// as a list of a run with a drafting block has them for one without, are passed over. Returns
+    /// the most reads that are added.
     pub(crate) fn warm(&mut self, experts: impl Iterator<Item = u32>) -> usize {
-        self.warming.extend(experts);
-        self.warming.len() * 3
+        let before = self.warming.len();
+        let all = self.places.len();
+        self.warming.extend(experts.filter(|&expert| (expert as usize) < all));
+        (self.warming.len() - before) * 3
     }
 
     /// The next matrix to read.
@@ -398,12 +408,17 @@ impl State {
         let (expert, part) = queued;
         let layer = self.layer_of(expert);
         let stack = self.layers[layer].matrices.stacks()[part];
-        let Place::Reading { waiting, .. } = &mut self.places[expert as usize] else { return None };
+        let place = &mut self.places[expert as usize];
+        let Place::Reading { why, waiting, parts, left } = place else { return None };
+        if *why == Why::Expected && *left == parts.len() && waiting.iter().all(Option::is_some) {
+            self.counters.expected += 1;
+        }
         let buffer = waiting[part].take()?;
         let bytes = stack.expert_bytes;
         let offset = stack.offset + u64::from(expert - self.first[layer]) * bytes as u64;
         self.busy.begin();
-        Some(Read { expert, part, file: stack.file, offset, bytes, buffer })
+        let window = self.wanted.window;
+        Some(Read { expert, part, file: stack.file, offset, bytes, buffer, window })
     }
 
     /// A matrix was read into its buffer, or was not. Returns whether a window may go on.
@@ -412,10 +427,11 @@ impl State {
         read: Read,
         result: Result<Range<usize>, StoreError>,
     ) -> bool {
-        let Read { expert, part, buffer, bytes, .. } = read;
+        let Read { expert, part, buffer, bytes, window, .. } = read;
         self.busy.end();
         let class = self.class_of(expert);
-        let is_wanted = self.wanted.has(expert);
+        // What was read for somebody else fails for nobody: it is read again.
+        let is_wanted = self.wanted.has(expert) && window == self.wanted.window;
         let Place::Reading { why, waiting, parts, left } = &mut self.places[expert as usize] else {
             return false;
         };
@@ -440,12 +456,13 @@ impl State {
         let awaited = !self.wanted.pending.is_empty();
         let why = *why;
         let count = parts.len();
-        let whole: Vec<Part> = parts.iter_mut().filter_map(Option::take).collect();
-        if whole.len() < count {
-            // A part is missing: as if nothing had been read.
-            let again = waiting.iter_mut().filter_map(Option::take);
-            let buffers = again.chain(whole.into_iter().filter_map(|p| Arc::into_inner(p.buffer)));
-            let buffers: Vec<_> = buffers.collect();
+        if parts.iter().any(Option::is_none) {
+            // A part is missing: as if nothing had been read. Buffers stay in the order of the parts,
+            // whose sizes differ.
+            let again = waiting.iter_mut().zip(parts).filter_map(|(waiting, part)| {
+                waiting.take().or_else(|| Arc::into_inner(part.take()?.buffer))
+            });
+            let buffers: Vec<_> = again.collect();
             if buffers.len() == count {
                 self.spare[class].push(buffers);
             }
@@ -454,7 +471,8 @@ impl State {
             self.expected.retain(|&e| e != expert);
             return awaited;
         }
-        self.places[expert as usize] = Place::Held { parts: whole, why };
+        let parts = parts.iter_mut().filter_map(Option::take).collect();
+        self.places[expert as usize] = Place::Held { parts, why };
         let heat = match why {
             Why::Wanted => self.wanted.heat.unwrap_or(Heat::Warm),
             Why::Expected => Heat::Warm,

@@ -11,8 +11,13 @@ use crate::{Disk, FileDisk, StoreError, Way};
 use kernels::stored::TableSource;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// Rows that are read ahead at once, at most: more than any window wants.
+const MOST_AHEAD: usize = 1 << 14;
 
 thread_local! {
     /// Blocks around a row.
@@ -52,16 +57,26 @@ struct State {
     rows: HashMap<u64, Row>,
     /// Rows held, those read first in front.
     order: VecDeque<u64>,
-    /// Rows that are kept.
+    /// Rows that are kept while no window gathers more.
     most: usize,
     read: u64,
+    /// How often rows were gathered.
+    gathered: u64,
 }
 
 #[derive(Debug)]
 enum Row {
     Reading,
     Held(Box<[u8]>),
-    Failed(StoreError),
+    /// Boxed, as most rows have nothing to tell.
+    Failed(Box<Failure>),
+}
+
+#[derive(Debug)]
+struct Failure {
+    error: StoreError,
+    /// How often rows had been gathered when the row began to be read.
+    begun: u64,
 }
 
 impl TableStore {
@@ -100,7 +115,12 @@ impl TableStore {
 
     /// Memory of a row that is kept, with what finding it takes.
     fn memory_of_row(row_bytes: usize) -> u64 {
-        row_bytes as u64 + 96
+        // An allocation has a header, and is a multiple of 16 bytes.
+        let own = (row_bytes + 8).next_multiple_of(16).max(32);
+        // A table of hashes has between 7/16 and 7/8 of its places in use, and while it grows there
+        // is the old one of half the size too; a list of places is full or half full.
+        let place = (size_of::<(u64, Row)>() + 1) * 7 / 2;
+        (own + place + 2 * size_of::<u64>()) as u64
     }
 
     /// Rows read so far.
@@ -108,14 +128,29 @@ impl TableStore {
         lock(&self.shared.state).read
     }
 
+    /// Rows in memory.
+    pub fn held(&self) -> usize {
+        lock(&self.shared.state).order.len()
+    }
+
     fn begin(&self, state: &mut State, row: u64) {
         state.rows.insert(row, Row::Reading);
-        let shared = self.shared.clone();
-        self.pool.submit(move || shared.read(row));
+        let (shared, begun) = (self.shared.clone(), state.gathered);
+        self.pool.submit(move || shared.read(row, begun));
     }
 }
 
 impl State {
+    /// Rows that are being read, and such as could not be.
+    fn not_held(&self) -> usize {
+        self.rows.len() - self.order.len()
+    }
+
+    /// Forgets which rows could not be read: asked for again, they are read again.
+    fn forget_failed(&mut self) {
+        self.rows.retain(|_, row| !matches!(row, Row::Failed(_)));
+    }
+
     /// Drops the rows that were read first until no more than `most` are held.
     fn shrink(&mut self) {
         while self.order.len() > self.most {
@@ -127,15 +162,22 @@ impl State {
 }
 
 impl Shared {
-    fn read(&self, row: u64) {
+    fn read(&self, row: u64, begun: u64) {
         let TableLayout { offset, row_bytes, .. } = self.layout;
         let place = (offset + row * row_bytes as u64, row_bytes);
-        let found = BLOCKS.with_borrow_mut(|blocks| {
-            if blocks.as_ref().len() < Buffer::reserved(row_bytes) {
-                *blocks = Buffer::new(row_bytes.max(BLOCK));
-            }
-            let range = read_part(&*self.disk, place, blocks)?;
-            Ok(Box::from(&blocks.as_ref()[range]))
+        let read = || {
+            BLOCKS.with_borrow_mut(|blocks| {
+                if blocks.as_ref().len() < Buffer::reserved(row_bytes) {
+                    *blocks = Buffer::new(row_bytes.max(BLOCK));
+                }
+                let range = read_part(&*self.disk, place, blocks)?;
+                Ok(Box::from(&blocks.as_ref()[range]))
+            })
+        };
+        // Somebody waits for it: also a fault of this program must end it.
+        let found = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
+            let panicked = io::Error::other("the thread that reads panicked");
+            Err(StoreError::read(self.disk.path(), place, panicked))
         });
         let mut state = lock(&self.state);
         state.read += 1;
@@ -145,7 +187,7 @@ impl Shared {
                 state.order.push_back(row);
             }
             Err(error) => {
-                state.rows.insert(row, Row::Failed(error));
+                state.rows.insert(row, Row::Failed(Box::new(Failure { error, begun })));
             }
         }
         self.ready.notify_all();
@@ -155,7 +197,15 @@ impl Shared {
 impl TableSource for TableStore {
     fn expect(&self, rows: &[u64]) {
         let mut state = lock(&self.shared.state);
+        // Nobody may ever come for them: they take no more memory than others.
+        state.shrink();
         for &row in rows.iter().filter(|&&row| row < self.shared.layout.rows) {
+            if state.not_held() >= MOST_AHEAD {
+                state.forget_failed();
+            }
+            if state.not_held() >= MOST_AHEAD {
+                return;
+            }
             if !state.rows.contains_key(&row) {
                 self.begin(&mut state, row);
             }
@@ -169,8 +219,14 @@ impl TableSource for TableStore {
             let what = format!("row {row} of a table of {count}");
             return Err(StoreError::Layout { what }.into());
         }
-        self.expect(rows);
         let mut state = lock(&self.shared.state);
+        state.gathered += 1;
+        let own = state.gathered;
+        for &row in rows {
+            if !state.rows.contains_key(&row) {
+                self.begin(&mut state, row);
+            }
+        }
         for &row in rows {
             loop {
                 match state.rows.get(&row) {
@@ -178,10 +234,14 @@ impl TableSource for TableStore {
                         out.extend_from_slice(bytes);
                         break;
                     }
-                    Some(Row::Failed(error)) => {
-                        let error = error.clone();
-                        // Asked for again, it is read again.
-                        state.rows.retain(|_, row| !matches!(row, Row::Failed(_)));
+                    // What was read for somebody else fails for nobody: it is read again.
+                    Some(Row::Failed(failure)) if failure.begun < own => {
+                        self.begin(&mut state, row);
+                    }
+                    Some(Row::Failed(failure)) => {
+                        let error = failure.error.clone();
+                        state.forget_failed();
+                        state.shrink();
                         return Err(error.into());
                     }
                     Some(Row::Reading) => {

@@ -123,7 +123,8 @@ fn taken_error(store: &ExpertStore) -> String {
 #[test]
 fn what_was_expected_is_there_and_what_was_expected_in_vain_goes_first() {
     let world = World::new(4, 16);
-    let store = world.store(32, 2, Disks::Good);
+    // A quarter of a layer's slots is for guesses: three need twelve.
+    let store = world.store(100, 2, Disks::Good);
     want(&store, 0, &[0, 1], 1);
     store.expect(1, &[3, 4, 5]);
     take_all(&store, &world, 0, &[0, 1]);

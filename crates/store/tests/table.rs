@@ -75,3 +75,26 @@ fn rows_beyond_the_table_are_refused() {
     let nowhere = TableLayout { rows: u64::MAX, ..layout(&world) };
     assert!(TableStore::open(&nowhere, (0, 1), Way::Cached).is_err());
 }
+
+#[test]
+fn rows_that_nobody_comes_for_take_no_more_room_than_others() {
+    let world = World::new(3, 8);
+    let faults = Arc::new(Faults::new());
+    let layout = layout(&world);
+    let table = TableStore::with_disk(&layout, world.faulty_disk(&faults), (0, 3)).unwrap();
+    for row in 0..500 {
+        table.expect(&[row]);
+    }
+    while table.rows_read() < 500 {
+        std::thread::yield_now();
+    }
+    table.expect(&[]);
+    assert_eq!(table.held(), 64);
+    check(&table, &world, &(0..500).collect::<Vec<_>>());
+    assert_eq!(table.held(), 64);
+    // An error does not keep more either.
+    faults.fail.store(true, SeqCst);
+    assert!(table.rows(&[0, 1, 499, layout.rows - 1], &mut Vec::new()).is_err());
+    table.expect(&[]);
+    assert!(table.held() <= 64);
+}

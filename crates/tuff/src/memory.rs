@@ -44,7 +44,19 @@ impl Planned {
             }
         };
         let ram = MemoryLimit::resolve(device.memory.ram(), &room, mapped);
-        Ok(Planned { plan, on, room, ram, vram: device.memory.vram() })
+        let vram = device.memory.vram();
+        let mut planned = Planned { plan, on, room, ram, vram };
+        let taken = planned.saved_states(device.memory.saved_states());
+        planned.ram = ram.map(|ram| MemoryLimit { bytes: ram.bytes - taken.min(ram.bytes), ..ram });
+        Ok(planned)
+    }
+
+    /// Of the `asked` bytes for saved states of earlier texts, those that they may take.
+    fn saved_states(&self, asked: u64) -> u64 {
+        match self.on {
+            Chosen::Gpu => self.plan.saved_states_beside(self.vram, self.ram, asked),
+            Chosen::Cpu | Chosen::Reference => self.plan.saved_states(self.ram, asked),
+        }
     }
 
     /// Where the routed experts live.
@@ -67,6 +79,25 @@ fn on_gpu(tensor: &Tensor) -> u64 {
     let rows = tensor.n_out.saturating_mul(tensor.experts);
     // A type without a kernel there is refused when it is loaded.
     gpu::weight_bytes(tensor.ty, tensor.n_in, rows).unwrap_or(tensor.bytes.len() as u64)
+}
+
+/// Of the `mib` MiB for saved states of earlier texts, the bytes that are left for them beside the
+/// model. The model is to be loaded with [`DeviceArgs::with_saved_states`] then.
+///
+/// # Errors
+/// [`Error::Engine`] for sizes that the model does not have.
+pub(crate) fn saved_states(
+    checkpoint: &Checkpoint,
+    device: &DeviceArgs,
+    config: &EngineConfig,
+    mib: u32,
+) -> Result<u64, Error> {
+    let asked = u64::from(mib) << 20;
+    let given = Planned::new(checkpoint, device, config)?.saved_states(asked);
+    if given < asked {
+        tracing::info!("prompt cache: {} of {}, for lack of memory", Size(given), Size(asked));
+    }
+    Ok(given)
 }
 
 /// Where a model's weights will live.
@@ -99,6 +130,10 @@ pub(crate) fn placement(
     config: &EngineConfig,
 ) -> Result<Placed, Error> {
     let planned = Planned::new(checkpoint, device, config)?;
+    if planned.on == Chosen::Gpu && !config.dials.is_exact() {
+        let what = "--prefer-resident and --window-experts";
+        return Err(Error::Refused(format!("{what} need --backend cpu: a GPU chooses by itself")));
+    }
     let placement = planned.place()?;
     let plan = &planned.plan;
     let all = &plan.weights.experts;

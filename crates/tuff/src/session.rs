@@ -276,6 +276,9 @@ pub(crate) fn load<B: Backend>(
     let homes = WeightHomes { stores, split };
     let engine = Engine::with_homes(backend, checkpoint, config, homes, &mut show)?;
     progress.clear();
+    if let Some(stores) = engine.stores().filter(|_| placed.on_gpu.is_none()) {
+        stored::warm(stores);
+    }
     let EngineConfig { context, chunk, .. } = config;
     tracing::info!("loaded {}: context {context}, chunk {chunk}", units::bytes(total));
     Ok(engine)

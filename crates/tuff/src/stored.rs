@@ -43,6 +43,8 @@ pub(crate) fn open(
         InMemory::TableApart { table } => (None, table),
         InMemory::ExpertsApart { experts, table } => (Some(experts), table),
     };
+    // An engine that is gone needs its memory no more, which was not counted again.
+    finish_unused();
     let block = match config.mtp {
         Some(_) => DraftingBlock::Loaded,
         None => DraftingBlock::Left,
@@ -54,16 +56,20 @@ pub(crate) fn open(
     let alone = stores.experts().filter(|_| placed.on_gpu.is_none()).is_some();
     let locked = if alone { lock(checkpoint, block) } else { None };
     let list = if alone { list(stores.model()) } else { None };
-    if let Some(path) = &list {
-        match stores.warm(path) {
-            Ok(true) => tracing::info!("reading the experts of earlier runs: {}", path.display()),
-            Ok(false) => {}
-            Err(error) => tracing::warn!("{error}; a new one is made"),
-        }
-    }
     let held = Held { stores: stores.clone(), list, _locked: locked };
     HELD.lock().unwrap_or_else(PoisonError::into_inner).push(held);
     Ok(Some(stores))
+}
+
+/// Begins to read the experts that earlier runs used most. Once the engine has looked whether its own
+/// memory is there: what is read now is memory taken.
+pub(crate) fn warm(stores: &Stores) {
+    let Some(path) = stores.experts().and_then(|_| list(stores.model())) else { return };
+    match stores.warm(&path) {
+        Ok(true) => tracing::info!("reading the experts of earlier runs: {}", path.display()),
+        Ok(false) => {}
+        Err(error) => tracing::warn!("{error}; a new one is made"),
+    }
 }
 
 /// Keeps the dense weights in memory; where the system does not allow it they may be slow at times.
@@ -104,7 +110,18 @@ fn list(model: u64) -> Option<PathBuf> {
 /// Saves what was learned, before the program ends. That it cannot be saved costs time at the next
 /// start and nothing else.
 pub(crate) fn finish() {
-    let held = std::mem::take(&mut *HELD.lock().unwrap_or_else(PoisonError::into_inner));
+    save(std::mem::take(&mut *HELD.lock().unwrap_or_else(PoisonError::into_inner)));
+}
+
+/// Saves what was learned for engines that are gone, and gives their memory back.
+fn finish_unused() {
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let (used, unused) = std::mem::take(&mut *held).into_iter().partition(|h| h.stores.in_use());
+    *held = used;
+    save(unused);
+}
+
+fn save(held: Vec<Held>) {
     for Held { stores, list, .. } in held {
         let Some(path) = list else { continue };
         if stores.counters().wanted == 0 {

@@ -27,7 +27,44 @@ pub enum Placement {
     },
 }
 
+/// Of what a limit leaves above the least that a model runs with, the part of saved states.
+const STATES_SHARE: u64 = 8;
+
 impl MemoryPlan {
+    /// Of the `asked` bytes for saved states of earlier texts, those that they may take beside
+    /// weights in memory or in a store: what is left where everything fits, and an eighth of what is
+    /// not needed for any token where experts are read, of which more would be read otherwise.
+    pub fn saved_states(&self, limit: Option<MemoryLimit>, asked: u64) -> u64 {
+        let Some(MemoryLimit { bytes, .. }) = limit else { return asked };
+        let left = match bytes.checked_sub(self.whole()) {
+            Some(left) => left,
+            None => bytes.saturating_sub(self.smallest()) / STATES_SHARE,
+        };
+        asked.min(left)
+    }
+
+    /// As [`MemoryPlan::saved_states`], beside a device that may take so much.
+    pub fn saved_states_beside(
+        &self,
+        device: Option<MemoryLimit>,
+        host: Option<MemoryLimit>,
+        asked: u64,
+    ) -> u64 {
+        let Some(MemoryLimit { bytes, .. }) = host else { return asked };
+        let fixed = self.beside_device().saturating_add(self.divided);
+        let left = match self.place_on_device(device, host) {
+            Ok(Placement::Split { cache_bytes: Some(cache_bytes), .. }) => {
+                cache_bytes.saturating_sub(self.weights.experts.least) / STATES_SHARE
+            }
+            Ok(Placement::Split { device_bytes, .. }) => {
+                let others = self.weights.experts.beside(device_bytes);
+                bytes.saturating_sub(fixed.saturating_add(others))
+            }
+            _ => bytes.saturating_sub(self.beside_device()),
+        };
+        asked.min(left)
+    }
+
     /// Where the routed experts live if so much memory may be taken.
     ///
     /// # Errors

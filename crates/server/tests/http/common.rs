@@ -3,7 +3,9 @@
 use cpu::{Cpu, CpuOptions, Isa};
 use engine::batch::{Limits, Scheduler};
 use engine::cache::StateCache;
-use engine::{Engine, EngineConfig, NormExtent, SamplingParams};
+use engine::{
+    DraftingBlock, Engine, EngineConfig, NormExtent, SamplingParams, StoreSettings, Stores,
+};
 use gguf::Gguf;
 use model::Checkpoint;
 use model::chat::ChatTemplate;
@@ -34,6 +36,8 @@ pub(crate) struct Setup {
     pub(crate) config: ServerConfig,
     /// The model.
     pub(crate) file: PathBuf,
+    /// Bytes for experts in memory; all are there without.
+    pub(crate) experts: Option<u64>,
 }
 
 impl Default for Setup {
@@ -44,6 +48,7 @@ impl Default for Setup {
             context: CONTEXT,
             config: ServerConfig::local(0),
             file: sample(),
+            experts: None,
         }
     }
 }
@@ -84,7 +89,11 @@ fn load(setup: &Setup) -> (Scheduler<Cpu>, ServedModel) {
         ..EngineConfig::default()
     };
     let cpu = Cpu::new(CpuOptions { threads: 2, isa: Isa::detect(), ..CpuOptions::default() });
-    let engine = Engine::new(cpu, &checkpoint, config, &mut |_| {}).unwrap();
+    let stores = setup.experts.map(|bytes| {
+        let settings = StoreSettings { experts: Some(bytes), ..StoreSettings::default() };
+        Stores::open(&checkpoint, DraftingBlock::Loaded, settings).unwrap()
+    });
+    let engine = Engine::with_stores(cpu, &checkpoint, config, stores, &mut |_| {}).unwrap();
     let limits = Limits { queue: setup.queue, ..Limits::default() };
     let scheduler = Scheduler::new(engine, tokenizer.clone(), limits)
         .with_cache(StateCache::for_states(64 << 20));

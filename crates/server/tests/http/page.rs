@@ -179,6 +179,26 @@ fn the_status_tells_what_the_monitor_shows() {
     }
 }
 
+#[test]
+fn experts_that_are_read_change_no_answer_and_are_told() {
+    let more = serde_json::json!({"max_tokens": 40, "seed": 5, "logprobs": 2});
+    let body = completion("Once upon a time", more);
+    let want = comparable(shared().whole("/v1/completions", &body));
+    assert_eq!(shared().status()["experts"], serde_json::Value::Null);
+    // A third of them.
+    let server = start(Setup { experts: Some(6 << 20), ..Setup::default() });
+    assert_eq!(comparable(server.whole("/v1/completions", &body)), want);
+    let experts = server.status()["experts"].clone();
+    let of = |name: &str| experts[name].as_u64().unwrap();
+    assert!(0 < of("held") && of("held") <= of("slots") && of("slots") < of("all"), "{experts}");
+    let totals = &experts["totals"];
+    let total = |name: &str| totals[name].as_u64().unwrap();
+    assert!(total("held") < total("wanted") && total("read_bytes") > 0, "{totals}");
+    let metrics = server.get("/metrics").text;
+    assert!(metric(&metrics, "tuff_experts_wanted_total") >= total("wanted") as f64);
+    assert_eq!(metric(&metrics, "tuff_expert_slots"), of("slots") as f64);
+}
+
 /// The value of a metric, labels included in its name.
 fn metric(text: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -93,9 +93,18 @@ impl World {
     }
 
     pub(crate) fn faulty_store(&self, slots: usize, used: usize) -> (ExpertStore, Arc<Faults>) {
+        self.faulty_store_on(slots, used, 3)
+    }
+
+    pub(crate) fn faulty_store_on(
+        &self,
+        slots: usize,
+        used: usize,
+        threads: usize,
+    ) -> (ExpertStore, Arc<Faults>) {
         let faults = Arc::new(Faults::new());
         let bytes = self.memory(slots, used);
-        let options = StoreOptions { bytes, used, threads: 3, way: Way::Direct };
+        let options = StoreOptions { bytes, used, threads, way: Way::Direct };
         let disk = self.faulty_disk(&faults);
         (ExpertStore::with_disks(&self.layout, vec![disk], options).unwrap(), faults)
     }
@@ -127,21 +136,38 @@ impl World {
 #[derive(Debug)]
 pub(crate) struct Faults {
     pub(crate) fail: AtomicBool,
+    pub(crate) panic: AtomicBool,
+    /// Of so many reads about one fails; none if this is 0.
+    pub(crate) one_in: AtomicUsize,
     pub(crate) short: AtomicBool,
     pub(crate) changed: AtomicBool,
     /// Where the file ends.
     pub(crate) end: AtomicU64,
-    reads: AtomicUsize,
+    /// Reads beyond so many wait until it is raised.
+    pub(crate) gate: AtomicUsize,
+    /// Reads begun.
+    pub(crate) reads: AtomicUsize,
 }
 
 impl Faults {
     pub(crate) fn new() -> Self {
         Self {
             fail: false.into(),
+            panic: false.into(),
+            one_in: 0.into(),
             short: false.into(),
             changed: false.into(),
             end: u64::MAX.into(),
+            gate: usize::MAX.into(),
             reads: 0.into(),
+        }
+    }
+
+    /// Lets `more` reads through, and waits until one more has begun and stands at the gate.
+    pub(crate) fn pass(&self, more: usize) {
+        let gate = self.gate.fetch_add(more, SeqCst) + more;
+        while self.reads.load(SeqCst) <= gate {
+            std::thread::yield_now();
         }
     }
 }
@@ -154,9 +180,15 @@ struct FaultyDisk {
 
 impl Disk for FaultyDisk {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let Faults { fail, short, end, reads, .. } = &*self.faults;
+        let Faults { fail, short, end, gate, reads, .. } = &*self.faults;
         let number = reads.fetch_add(1, SeqCst);
-        if fail.load(SeqCst) {
+        while number >= gate.load(SeqCst) {
+            std::thread::yield_now();
+        }
+        assert!(!self.faults.panic.load(SeqCst), "a fault of the program");
+        let one_in = self.faults.one_in.load(SeqCst);
+        let fails = one_in > 0 && ((number * 0x9e37_79b9) >> 8) % one_in == 0;
+        if fail.load(SeqCst) || fails {
             return Err(io::Error::other("the disk is on fire"));
         }
         if short.load(SeqCst) && number % 3 == 1 {

@@ -9,7 +9,7 @@ use gpu::{Gpu, GpuOptions};
 use kernels::rope::RopeScaling;
 use kernels::{Activations, KvType};
 
-use super::MemoryArgs;
+use super::memory::{MemoryArgs, parse_share};
 use crate::error::Error;
 use crate::{gpu_device, terminal, tiles};
 
@@ -172,6 +172,12 @@ pub(crate) struct DeviceArgs {
 static CPU_INSTEAD: AtomicBool = AtomicBool::new(false);
 
 impl DeviceArgs {
+    /// With so many bytes for saved states of earlier texts, beside the model.
+    pub(crate) fn with_saved_states(&self, bytes: u64) -> Self {
+        let memory = self.memory.clone().with_saved_states(bytes);
+        Self { memory, ..self.clone() }
+    }
+
     /// Where the model runs: with auto on a GPU, if one is usable.
     pub(crate) fn backend(&self) -> Chosen {
         match self.backend {
@@ -305,7 +311,8 @@ impl DeviceArgs {
             RopeScaling::None => String::new(),
             RopeScaling::Yarn { factor, .. } => format!(", yarn {factor}"),
         };
-        format!("{device}, kv {kv}{scaling}")
+        let dials = self.memory.dials_in_words();
+        format!("{device}, kv {kv}{scaling}{dials}")
     }
 
     fn scaling(&self, context: usize, model_context: usize) -> RopeScaling {
@@ -344,6 +351,12 @@ pub(crate) struct OtherDeviceArgs {
     /// How many times B reaches the model's own context, with yarn.
     #[arg(long, value_name = "F", value_parser = parse_scale)]
     b_rope_scale: Option<f32>,
+    /// B uses an expert in memory in place of one that is not, from this share of its probability on.
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    b_prefer_resident: Option<f32>,
+    /// B uses at most so many experts of a layer in windows of 2 to 16 tokens (--chunk).
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    b_window_experts: Option<u64>,
 }
 
 impl OtherDeviceArgs {
@@ -357,6 +370,8 @@ impl OtherDeviceArgs {
             || b_kv.is_some()
             || self.b_rope_scaling.is_some()
             || self.b_rope_scale.is_some()
+            || self.b_prefer_resident.is_some()
+            || self.b_window_experts.is_some()
     }
 
     /// The settings of B, where A has these.
@@ -372,7 +387,7 @@ impl OtherDeviceArgs {
             rope_scaling: self.b_rope_scaling.unwrap_or(a.rope_scaling),
             rope_scale: self.b_rope_scale.or(a.rope_scale),
             chunk: a.chunk,
-            memory: a.memory.clone(),
+            memory: a.memory.with_dials(self.b_prefer_resident, self.b_window_experts),
         }
     }
 }

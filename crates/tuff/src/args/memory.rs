@@ -12,9 +12,10 @@ use crate::units;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct MemoryArgs {
-    /// Memory that the model may take, as in 8GiB or 900M (K, M, G and T alone are binary): what
-    /// does not fit is refused before anything is loaded. auto is what the system says is free,
-    /// less where a container or ulimit allows less, but for a margin.
+    /// Memory that the model may take, as in 8GiB or 900M (K, M, G and T alone are binary). Experts
+    /// for which there is none are read from the file when they are used; a model of which the rest
+    /// does not fit is refused before anything is loaded. auto is what the system says is free, less
+    /// where a container or ulimit allows less, but for a margin.
     #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = parse_size)]
     ram: Ram,
     /// Memory of the GPU that the model may take. auto is what the GPU gives. Experts for which it is
@@ -39,6 +40,9 @@ pub(crate) struct MemoryArgs {
     /// experts of a layer, those most probable over all their tokens.
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), help_heading = "Lossy")]
     window_experts: Option<u64>,
+    /// Bytes for saved states of earlier texts, which the command adds.
+    #[arg(skip)]
+    saved_states: u64,
 }
 
 /// Which experts are read before they are chosen.
@@ -60,9 +64,19 @@ enum DiskReads {
 }
 
 impl MemoryArgs {
+    /// With so many bytes for saved states of earlier texts.
+    pub(crate) fn with_saved_states(self, saved_states: u64) -> Self {
+        Self { saved_states, ..self }
+    }
+
     /// How much memory is asked for.
     pub(crate) fn ram(&self) -> Ram {
         self.ram
+    }
+
+    /// Bytes for saved states of earlier texts.
+    pub(crate) fn saved_states(&self) -> u64 {
+        self.saved_states
     }
 
     /// How a store reads.
@@ -89,6 +103,23 @@ impl MemoryArgs {
         }
     }
 
+    /// What is traded for speed, in words; nothing if nothing is.
+    pub(crate) fn dials_in_words(&self) -> String {
+        let resident =
+            self.prefer_resident.map(|share| format!(", experts in memory from {share}"));
+        let window = self.window_experts.map(|count| format!(", {count} experts a window"));
+        resident.into_iter().chain(window).collect()
+    }
+
+    /// The same memory with other trades where they are given.
+    pub(crate) fn with_dials(&self, prefer_resident: Option<f32>, window: Option<u64>) -> Self {
+        Self {
+            prefer_resident: prefer_resident.or(self.prefer_resident),
+            window_experts: window.or(self.window_experts),
+            ..self.clone()
+        }
+    }
+
     /// How much of the GPU's memory may be taken; `None` if it is to say so itself.
     pub(crate) fn vram(&self) -> Option<MemoryLimit> {
         match self.vram {
@@ -98,7 +129,8 @@ impl MemoryArgs {
     }
 }
 
-fn parse_share(text: &str) -> Result<f32, String> {
+/// A part of a probability.
+pub(super) fn parse_share(text: &str) -> Result<f32, String> {
     match text.parse() {
         Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
         _ => Err("write a number above 0 and at most 1".to_owned()),

@@ -12,7 +12,6 @@ mod text;
 
 pub(crate) use engine::{Chosen, DeviceArgs, EngineArgs, MAX_THREADS, OtherDeviceArgs, parse_isa};
 pub(crate) use formats::{FormatArgs, WriteArgs, format_lists};
-pub(crate) use memory::MemoryArgs;
 pub(crate) use model::ModelArg;
 pub(crate) use sampling::{SamplingArgs, advised};
 pub(crate) use server::ServerArgs;

@@ -17,7 +17,7 @@ use crate::args::{Chosen, DeviceArgs, EngineArgs, ModelArg, SamplingArgs, Server
 use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::progress::Show;
-use crate::{session, terminal, units};
+use crate::{memory, session, terminal, units};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +40,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Memory in MiB for states of earlier prompts and answers: a prompt that begins like one of
-    /// them is not computed again. Changes speed, never a result; 0 is none.
+    /// them is not computed again. No more than --ram leaves beside the model. Changes speed, never a
+    /// result; 0 is none.
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     prompt_cache: u32,
     /// Only errors: no progress, no line with the address.
@@ -63,7 +64,6 @@ struct Plan {
     config: ServerConfig,
     model: ServedModel,
     limits: Limits,
-    cache_bytes: usize,
     stop: StopSignal,
     /// What is said once connections are taken, but for the address.
     greeting: Option<String>,
@@ -86,21 +86,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let name = args.server.model_name(&file.path);
     let (slots, context) = (units::count(sizes.slots, "slot"), sizes.context);
     let greeting = format!("serving {name}, {slots} of {context} tokens; Ctrl-C stops");
-    let cache_bytes = usize::try_from(args.prompt_cache).unwrap_or(usize::MAX);
     let mut plan = Plan {
         config,
         model: served(args, &file, &checkpoint, name)?,
         limits: Limits { queue: args.server.queue(), ..Limits::default() },
-        cache_bytes: cache_bytes.saturating_mul(1 << 20),
         stop,
         greeting: (!args.quiet).then_some(greeting),
     };
     let device = &args.engine.device;
     if device.backend() == Chosen::Gpu {
         match device.new_gpu().and_then(|gpu| load(args, gpu, &checkpoint, sizes)) {
-            Ok(engine) => {
+            Ok(loaded) => {
                 stopper.on_signals().map_err(server::ServeError::Threads)?;
-                return serve(engine, plan);
+                return serve(loaded, plan);
             }
             Err(Error::Engine(error)) if device.may_change() => {
                 DeviceArgs::take_cpu(&error.to_string());
@@ -114,14 +112,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             // Before the model takes memory, and in well under a second.
             let read = cpu.read_bandwidth().ok().map(|found| found.bytes_per_second);
             plan.config.machine.read_bandwidth = read;
-            let engine = load(args, cpu, &checkpoint, sizes)?;
+            let loaded = load(args, cpu, &checkpoint, sizes)?;
             stopper.on_signals().map_err(server::ServeError::Threads)?;
-            serve(engine, plan)
+            serve(loaded, plan)
         }
         Chosen::Reference => {
-            let engine = load(args, Reference, &checkpoint, sizes)?;
+            let loaded = load(args, Reference, &checkpoint, sizes)?;
             stopper.on_signals().map_err(server::ServeError::Threads)?;
-            serve(engine, plan)
+            serve(loaded, plan)
         }
     }
 }
@@ -149,32 +147,35 @@ fn served(
     })
 }
 
+/// The engine, and bytes for saved states beside it.
 fn load<B: Backend>(
     args: &Args,
     backend: B,
     checkpoint: &Checkpoint,
     sizes: EngineConfig,
-) -> Result<Engine<B>, Error> {
+) -> Result<(Engine<B>, u64), Error> {
     let show = if args.quiet { Show::Never } else { Show::OnTerminal };
     let drafting = args.spec.drafting();
     let vocab = session::read_draft_vocab(checkpoint, &drafting)?;
-    let how = (&args.engine.device, show);
-    let mut engine = session::load(backend, checkpoint, drafting.extend(sizes), how)?;
+    let (device, config) = (&args.engine.device, drafting.extend(sizes));
+    let states = memory::saved_states(checkpoint, device, &config, args.prompt_cache)?;
+    let how = (&device.with_saved_states(states), show);
+    let mut engine = session::load(backend, checkpoint, config, how)?;
     session::load_draft_vocab(&mut engine, checkpoint, vocab)?;
-    Ok(engine)
+    Ok((engine, states))
 }
 
-fn serve<B>(engine: Engine<B>, plan: Plan) -> Result<(), Error>
+fn serve<B>((engine, states): (Engine<B>, u64), plan: Plan) -> Result<(), Error>
 where
     B: Backend + 'static,
     Scheduler<B>: Send,
 {
-    let Plan { mut config, model, limits, cache_bytes, stop, greeting } = plan;
+    let Plan { mut config, model, limits, stop, greeting } = plan;
     if engine.config().deferred < 2 {
         config.drafts = SpecMode::Off;
     }
     let scheduler = Scheduler::new(engine, model.tokenizer.clone(), limits)
-        .with_cache(StateCache::for_states(cache_bytes));
+        .with_cache(StateCache::for_states(usize::try_from(states).unwrap_or(usize::MAX)));
     server::serve(config, model, scheduler, stop, |address| {
         if let Some(greeting) = &greeting {
             terminal::note(&format!("http://{address} {greeting}"));

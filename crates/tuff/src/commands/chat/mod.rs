@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::model_file::ModelFile;
 use crate::progress::Show;
 use crate::session::Session;
-use crate::units;
+use crate::{memory, units};
 use conversation::Conversation;
 use named::{Made, Named};
 use talk::{Settings, Talk};
@@ -69,8 +69,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     stop: Vec<String>,
     /// Memory in MiB for states of earlier prompts and answers: what was computed before (the system
-    /// message, the conversation before /regen) is taken from there. Changes speed, never a result;
-    /// 0 is none.
+    /// message, the conversation before /regen) is taken from there. No more than --ram leaves beside
+    /// the model. Changes speed, never a result; 0 is none.
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     prompt_cache: u32,
     /// Keep the conversation on disk under this name, and go on with it if it is there: messages,
@@ -121,14 +121,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     conversation.check(think)?;
 
     let show = if args.quiet { Show::Never } else { Show::OnTerminal };
-    let session =
-        Session::load_with(&checkpoint, &args.engine.device, config, (Some(&args.spec), show))?;
+    let (device, sizes) = (&args.engine.device, args.spec.drafting().extend(config));
+    let states = memory::saved_states(&checkpoint, device, &sizes, args.prompt_cache)?;
+    let device = device.with_saved_states(states);
+    let session = Session::load_with(&checkpoint, &device, config, (Some(&args.spec), show))?;
     if let Some(named) = &mut named {
         named.begin(args.made(&file, &config)?, args.disk_cache);
     }
     let (max_tokens, stop) = (args.max_tokens, args.stop.clone());
     let settings = Settings { think, max_tokens, stop, sampling, show };
-    let budget = usize::try_from(args.prompt_cache).unwrap_or(usize::MAX).saturating_mul(1 << 20);
+    let budget = usize::try_from(states).unwrap_or(usize::MAX);
     Talk::new((session, budget), (conversation, named), settings, &file.name()).run()
 }
 

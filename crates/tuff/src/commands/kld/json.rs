@@ -4,10 +4,11 @@ use lab::kld::{Estimate, Report};
 use serde_json::{Value, json};
 
 use super::Outcome;
+use engine::store::Counters;
 
 /// The whole report. What is not a number, as the error over a single position, is null.
 pub(super) fn report(outcome: &Outcome) -> Value {
-    let Outcome { a, b, tokens, passages, cut, base, report } = outcome;
+    let Outcome { a, b, tokens, passages, cut, base, report, reads } = outcome;
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "a": a,
@@ -28,6 +29,16 @@ pub(super) fn report(outcome: &Outcome) -> Value {
         "perplexity_a": estimate(report.perplexity_a),
         "perplexity_b": estimate(report.perplexity_b),
         "perplexity_ratio": estimate(report.ratio),
+        "reads": reads.sides().map(|(side, reads)| side_reads(side, reads)).collect::<Vec<_>>(),
+    })
+}
+
+fn side_reads(side: &str, reads: &Counters) -> Value {
+    json!({
+        "side": side,
+        "wanted": reads.wanted,
+        "held": reads.held,
+        "bytes": reads.bytes,
     })
 }
 

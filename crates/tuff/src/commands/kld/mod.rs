@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, value_parser};
+use engine::store::Counters;
 use lab::FileError;
 use lab::kld::base::{self, Base, Header};
 use lab::kld::{self, Cut, Keep, Report, Score, vocabulary_fingerprint};
@@ -18,6 +19,7 @@ use lab::kld::{self, Cut, Keep, Report, Score, vocabulary_fingerprint};
 use crate::args::{DeviceArgs, ModelArg, OtherDeviceArgs, TextArgs};
 use crate::error::Error;
 use crate::progress::{Progress, Show, Unit};
+use crate::session::Session;
 use crate::{interrupt, terminal, units};
 use sides::{Loaded, Sides};
 
@@ -108,6 +110,25 @@ struct Outcome {
     /// The base file that was compared with, and what it keeps.
     base: Option<(PathBuf, Keep)>,
     report: Report,
+    reads: Reads,
+}
+
+/// What was read of experts, of models that do not fit in memory.
+struct Reads {
+    a: Option<Counters>,
+    b: Option<Counters>,
+}
+
+impl Reads {
+    fn of(a: &Session, b: &Session) -> Self {
+        Self { a: a.reads(), b: b.reads() }
+    }
+
+    /// With the names of the sides.
+    fn sides(&self) -> impl Iterator<Item = (&'static str, &Counters)> {
+        let both = [("A", &self.a), ("B", &self.b)];
+        both.into_iter().filter_map(|(side, reads)| Some((side, reads.as_ref()?)))
+    }
 }
 
 /// Compares.
@@ -160,8 +181,9 @@ fn side_by_side(args: &Args) -> Result<Outcome, Error> {
         kld::compare(both, &tokens, &cut, watch)
     })?;
     let (tokens, report) = (tokens.len(), Report::of(&scores));
+    let reads = Reads::of(&a.session, &b.session);
     let (a, b) = (a.in_words, b.in_words);
-    Ok(Outcome { a, b, tokens, passages, cut, base: None, report })
+    Ok(Outcome { a, b, tokens, passages, cut, base: None, report, reads })
 }
 
 fn check_vocabularies(found: [u64; 2], [a, b]: [&mut Loaded; 2]) -> Result<(), kld::Error> {
@@ -223,6 +245,7 @@ fn from_base(args: &Args, path: &Path) -> Result<Outcome, Error> {
         cut,
         base: Some((path.to_owned(), header.keep)),
         report: Report::of(&scores),
+        reads: Reads { a: None, b: b.session.reads() },
     })
 }
 

@@ -4,7 +4,7 @@ use lab::kld::{Estimate, PERCENTILES};
 
 use super::Outcome;
 use crate::table::{Side, table};
-use crate::units;
+use crate::{stored, units};
 
 /// The whole report.
 pub(super) fn report(outcome: &Outcome) -> String {
@@ -14,6 +14,11 @@ pub(super) fn report(outcome: &Outcome) -> String {
     text += &table(&columns, &rows);
     text += "\nKL: divergence of B from A, in nats; +- is the standard error, positions taken as \
              independent.\n";
+    for (side, reads) in outcome.reads.sides() {
+        if let Some(line) = stored::line(reads, outcome.passages * outcome.cut.ctx) {
+            text += &format!("{side}: {line}\n");
+        }
+    }
     if let Some((path, keep)) = &outcome.base {
         let [low, high] = outcome.report.bounds;
         let drawn = scientific(outcome.report.kl.value - low);
