@@ -9,6 +9,7 @@ use crate::probe::{NoProbe, Probe};
 use crate::reads::WeightReads;
 use crate::scratch::Scratch;
 use crate::slots::Slots;
+use crate::split::ExpertSplit;
 use crate::stores::Stores;
 use crate::weights::{LoadOptions, MtpWeights, Weights};
 use crate::{EngineConfig, Error, Feed, Want};
@@ -46,6 +47,15 @@ pub struct Engine<B: Backend> {
     wanted: Vec<usize>,
 }
 
+/// Where weights are, of a model that is not all in the device's memory.
+#[derive(Clone, Debug, Default)]
+pub struct WeightHomes {
+    /// What is read as it is wanted. Not a bit of a result differs by it.
+    pub stores: Option<Stores>,
+    /// Which experts the device holds, if not all: results are those of this split.
+    pub split: Option<ExpertSplit>,
+}
+
 impl<B: Backend> std::fmt::Debug for Engine<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine")
@@ -76,17 +86,33 @@ impl<B: Backend> Engine<B> {
     /// # Errors
     /// As for [`Engine::new`].
     pub fn with_stores(
-        mut backend: B,
+        backend: B,
         checkpoint: &Checkpoint,
         config: EngineConfig,
         stores: Option<Stores>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self, Error> {
+        let homes = WeightHomes { stores, split: None };
+        Self::with_homes(backend, checkpoint, config, homes, progress)
+    }
+
+    /// As [`Engine::new`], with weights where `homes` says.
+    ///
+    /// # Errors
+    /// As for [`Engine::new`].
+    pub fn with_homes(
+        mut backend: B,
+        checkpoint: &Checkpoint,
+        config: EngineConfig,
+        homes: WeightHomes,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Self, Error> {
         config.check()?;
         check_context(&checkpoint.hp, &config)?;
         let mut hp = checkpoint.hp.clone();
-        let scaling = config.rope_scaling;
-        let options = LoadOptions { rope_scaling: scaling, stores: stores.as_ref() };
+        let WeightHomes { stores, split } = homes;
+        let (rope_scaling, split) = (config.rope_scaling, split.as_ref());
+        let options = LoadOptions { rope_scaling, stores: stores.as_ref(), split };
         let (weights, done) = Weights::load(&mut backend, checkpoint, options, progress)?;
         let block = match config.mtp {
             Some(extent) => {
@@ -101,6 +127,9 @@ impl<B: Backend> Engine<B> {
         let mut settings = format!("{} {mtp:?} {kv} {rope_scaling:?}", backend.name());
         if !dials.is_exact() {
             settings.push_str(&format!(" {dials:?}"));
+        }
+        if let Some(split) = split {
+            settings.push_str(&format!(" {split}"));
         }
         let fingerprint = fingerprint::of_model(checkpoint, &settings);
         let slots = Slots::new(&mut backend, &weights, &config)?;

@@ -2,7 +2,6 @@
 //! checkpoint whose files are larger than the memory.
 
 use crate::Error;
-use crate::fingerprint;
 use kernels::stored::{ExpertSource, StoredExperts};
 use model::{Checkpoint, ExpertStacks, Moe, Purpose, Role, Tensor};
 use std::path::Path;
@@ -102,7 +101,7 @@ impl Stores {
             }
             None => None,
         };
-        let model = fingerprint::of_model(checkpoint, "experts").number();
+        let model = crate::split::number(checkpoint);
         Ok(Self { experts, table, settings, model })
     }
 

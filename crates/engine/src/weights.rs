@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::reads::LayerBytes;
 use crate::shapes::{gdn_shape, hc_shape, ple_shape, qsa_shape};
+use crate::split::ExpertSplit;
 use crate::stores::Stores;
 use gguf::TensorType;
 use kernels::gdn::GdnInput;
@@ -184,8 +185,7 @@ impl<B: Backend> PleLayer<B> {
 /// Loads tensors one by one, telling how far it is.
 struct Loader<'a, B: Backend> {
     backend: &'a mut B,
-    rope_scaling: RopeScaling,
-    stores: Option<&'a Stores>,
+    options: LoadOptions<'a>,
     done: u64,
     progress: &'a mut dyn FnMut(u64),
 }
@@ -196,6 +196,8 @@ pub(crate) struct LoadOptions<'a> {
     pub(crate) rope_scaling: RopeScaling,
     /// What is read as it is wanted, if anything is.
     pub(crate) stores: Option<&'a Stores>,
+    /// Which experts the device holds, if not all.
+    pub(crate) split: Option<&'a ExpertSplit>,
 }
 
 /// A tensor as devices take it.
@@ -241,6 +243,15 @@ impl<B: Backend> Loader<'_, B> {
     fn matrix(&mut self, tensor: &file::Tensor) -> Result<B::Matrix, Error> {
         let weight = self.weight(tensor)?;
         Ok(self.backend.load_matrix(&weight, activations_of(tensor.role))?)
+    }
+
+    /// A stack of experts.
+    fn stack(&mut self, tensor: &file::Tensor, layer: usize) -> Result<B::Matrix, Error> {
+        let Some(held) = self.options.split.and_then(|split| split.layer(layer)) else {
+            return self.matrix(tensor);
+        };
+        let weight = self.weight(tensor)?;
+        Ok(self.backend.load_experts(&weight, activations_of(tensor.role), held)?)
     }
 
     /// A table of which rows are gathered.
@@ -350,18 +361,21 @@ impl<B: Backend> Loader<'_, B> {
     fn moe(&mut self, moe: &file::Moe, layer: usize) -> Result<MoeLayer<B>, Error> {
         let experts = match &moe.experts {
             file::ExpertStacks::Separate { gate, up } => {
-                ExpertWeights::Separate { gate: self.matrix(gate)?, up: self.matrix(up)? }
+                let (gate, up) = (self.stack(gate, layer)?, self.stack(up, layer)?);
+                ExpertWeights::Separate { gate, up }
             }
-            file::ExpertStacks::Fused(both) => ExpertWeights::Fused(self.matrix(both)?),
+            file::ExpertStacks::Fused(both) => ExpertWeights::Fused(self.stack(both, layer)?),
         };
-        let ahead = self.stores.is_some_and(Stores::looks_ahead);
+        let LoadOptions { stores, split, .. } = self.options;
+        // On a device with its own memory a forecast is one more wait, and it holds what is hot.
+        let ahead = stores.is_some_and(Stores::looks_ahead) && split.is_none();
         let forecast = if ahead { Some(self.forecast(&moe.router)?) } else { None };
         Ok(MoeLayer {
             router: self.matrix(&moe.router)?,
-            stored: self.stores.and_then(|stores| stores.layer(layer)),
+            stored: stores.and_then(|stores| stores.layer(layer)),
             forecast,
             experts,
-            down: self.matrix(&moe.down)?,
+            down: self.stack(&moe.down, layer)?,
             shared_gate_inp: self.matrix(&moe.shared_gate_inp)?,
             shared_gate: self.matrix(&moe.shared_gate)?,
             shared_up: self.matrix(&moe.shared_up)?,
@@ -377,7 +391,7 @@ impl<B: Backend> Loader<'_, B> {
         ple: &file::Ple,
         table: &file::Tensor,
     ) -> Result<PleLayer<B>, Error> {
-        let source = self.stores.and_then(Stores::table);
+        let source = self.options.stores.and_then(Stores::table);
         let stored = source.map(|source| StoredTable {
             source: source.clone(),
             name: table.name.clone(),
@@ -414,7 +428,7 @@ impl<B: Backend> Loader<'_, B> {
         let mixer = match &layer.mixer {
             file::Mixer::Gdn(gdn) => Mixer::Gdn(Box::new(self.gdn(gdn_shape(hp), gdn)?)),
             file::Mixer::Attention(attention) => {
-                let shape = qsa_shape(hp, layer.kind, self.rope_scaling);
+                let shape = qsa_shape(hp, layer.kind, self.options.rope_scaling);
                 Mixer::Attention(Box::new(self.attention(shape, attention)?))
             }
         };
@@ -466,8 +480,7 @@ impl<B: Backend> MtpWeights<B> {
         (done, progress): (u64, &mut dyn FnMut(u64)),
     ) -> Result<Option<Self>, Error> {
         let Some(mtp) = &checkpoint.mtp else { return Ok(None) };
-        let LoadOptions { rope_scaling, stores } = options;
-        let mut loader = Loader { backend, rope_scaling, stores, done, progress };
+        let mut loader = Loader { backend, options, done, progress };
         let number = checkpoint.layers.len();
         let own = |loader: &mut Loader<'_, B>, tensor: &Option<file::Tensor>| {
             tensor.as_ref().map(|tensor| loader.matrix(tensor)).transpose()
@@ -493,11 +506,11 @@ impl<B: Backend> Weights<B> {
     pub(crate) fn load(
         backend: &mut B,
         checkpoint: &file::Checkpoint,
-        LoadOptions { rope_scaling, stores }: LoadOptions<'_>,
+        options: LoadOptions<'_>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(Self, u64), Error> {
         let hp = &checkpoint.hp;
-        let mut loader = Loader { backend, rope_scaling, stores, done: 0, progress };
+        let mut loader = Loader { backend, options, done: 0, progress };
         let token_embd = loader.matrix(&checkpoint.token_embd)?;
         let table = checkpoint.ngram.as_ref();
         let layers = checkpoint.layers.iter().enumerate().map(|l| loader.layer(hp, l, table));

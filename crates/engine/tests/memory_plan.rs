@@ -6,9 +6,11 @@ mod common;
 
 use common::*;
 use cpu::Isa;
-use engine::memory::{LimitSource, MemoryLimit, MemoryPlan, Placement};
+use engine::memory::{LimitSource, MemoryLimit, MemoryPlan, Needed, Placement};
 use engine::speculation::Head;
-use engine::{DraftStep, Engine, EngineConfig, Error, Feed, NormExtent, Want};
+use engine::{
+    DraftStep, DraftingBlock, Engine, EngineConfig, Error, ExpertSplit, Feed, NormExtent, Want,
+};
 use gguf::Gguf;
 use kernels::rope::RopeScaling;
 use kernels::{Commit, KvType};
@@ -141,6 +143,52 @@ fn full_caches_are_counted_to_the_row() {
 
 fn limit(bytes: u64) -> Option<MemoryLimit> {
     Some(MemoryLimit { bytes, source: LimitSource::Setting })
+}
+
+#[test]
+fn a_device_holds_all_experts_or_some_or_none_and_the_others_are_beside_it() {
+    let (_, checkpoint) = models().swap_remove(0);
+    let plan = MemoryPlan::new(&checkpoint, &EngineConfig::default()).unwrap();
+    let experts = plan.weights.experts;
+    let (whole, least) = (plan.on_device(), plan.smallest_on_device());
+    assert_eq!(whole - least, experts.bytes);
+    for enough in [None, limit(whole), limit(u64::MAX)] {
+        assert_eq!(plan.place_on_device(enough, None).unwrap(), Placement::Device);
+        let beside = plan.beside_device();
+        assert_eq!(plan.place_on_device(enough, limit(beside)).unwrap(), Placement::Device);
+        let error = plan.place_on_device(enough, limit(beside - 1)).unwrap_err();
+        let Error::MemoryLimit(shortfall) = error else { panic!("{error}") };
+        assert_eq!((shortfall.needed, shortfall.need), (Needed::Beside, beside));
+    }
+    let fixed = plan.beside_device() + plan.divided;
+    for some in [least, least + experts.largest, whole - 1] {
+        let device_bytes = some - least;
+        let split = |cache_bytes| Placement::Split { device_bytes, cache_bytes };
+        let enough = fixed + experts.beside(device_bytes);
+        for host in [None, limit(enough)] {
+            assert_eq!(plan.place_on_device(limit(some), host).unwrap(), split(None));
+        }
+        // Those that are held fit there, and the others here.
+        let size = |tensor: &model::Tensor| tensor.bytes.len() as u64;
+        let held = ExpertSplit::new(&checkpoint, DraftingBlock::Left, (device_bytes, &size), None);
+        assert_eq!(held.count() as u64, experts.count());
+        let each = experts.bytes / experts.count();
+        assert_eq!(experts.largest, each, "all are alike in this model");
+        assert_eq!(held.held() as u64, device_bytes / each);
+        assert!((held.count() - held.held()) as u64 * each <= experts.beside(device_bytes));
+        // They are read where there is no memory for them.
+        let smallest = enough.min(fixed + experts.least);
+        if smallest < enough {
+            let read = plan.place_on_device(limit(some), limit(smallest)).unwrap();
+            assert_eq!(read, split(Some(experts.least)));
+        }
+        let error = plan.place_on_device(limit(some), limit(smallest - 1)).unwrap_err();
+        let Error::MemoryLimit(shortfall) = error else { panic!("{error}") };
+        assert_eq!((shortfall.needed, shortfall.need), (Needed::Divided, smallest));
+    }
+    let error = plan.place_on_device(limit(least - 1), None).unwrap_err();
+    let Error::MemoryLimit(shortfall) = error else { panic!("{error}") };
+    assert_eq!((shortfall.needed, shortfall.need), (Needed::Device, least));
 }
 
 #[test]

@@ -84,6 +84,7 @@ impl Gpu {
         out: &GpuBuffer,
     ) {
         assert!(matrix.table.is_none(), "{} is a table", matrix.name);
+        assert!(matrix.divided.is_none(), "{} is not all here", matrix.name);
         let all = matrix.n_out * matrix.experts;
         assert!(rows.iter().all(|&row| (row as usize) < all), "a row past the end of {all}");
         assert!(out.len() >= rows.len() * copies * matrix.n_in, "decoded rows past the end");

@@ -15,6 +15,7 @@ use crate::profile::KernelTime;
 use crate::qsa::{Angles, AnglesKey, QsaState, Selection};
 use crate::recorder::Recorder;
 use crate::scratch::Scratch;
+use crate::split::Host;
 use crate::states::{GdnState, PleState};
 use crate::tile::{FewTile, Tile};
 use kernels::tiles::TileTable;
@@ -39,6 +40,8 @@ pub struct Gpu {
     pub(crate) books: HashMap<Book, Arc<GpuBuffer>>,
     pub(crate) quantised: QuantisedRows,
     pub(crate) angles: HashMap<AnglesKey, Angles>,
+    /// Where experts are multiplied that are not here.
+    pub(crate) host: Host,
     title: String,
 }
 
@@ -65,6 +68,7 @@ impl Gpu {
             books: HashMap::new(),
             quantised: QuantisedRows::default(),
             angles: HashMap::new(),
+            host: Host::default(),
             title: title(&opened.info),
         })
     }
@@ -139,6 +143,16 @@ impl Device for Gpu {
 
     fn load_matrix(&mut self, weight: &Weight, activations: Activations) -> Result<Matrix, Error> {
         self.load(weight, activations)
+    }
+
+    /// The others are multiplied by the processors.
+    fn load_experts(
+        &mut self,
+        weight: &Weight,
+        activations: Activations,
+        held: &[bool],
+    ) -> Result<Matrix, Error> {
+        self.load_divided(weight, activations, held)
     }
 
     /// The table stays where it is; its rows are decoded when they are gathered.

@@ -41,6 +41,8 @@ pub(crate) enum Elementwise {
     SwigluRowsCodes,
     /// `out[first + row] = x[rows[row]]`.
     GatherRows,
+    /// `out[rows[row]] = x[row]`.
+    ScatterRows,
     /// `out[row] = x[row]`, with zeros up to `width`; `first` is the width of x.
     Pad,
     /// Vectors of x as codes and scales; `width` is their number.
@@ -60,6 +62,7 @@ impl Elementwise {
         Self::SwigluPairCodes,
         Self::SwigluRowsCodes,
         Self::GatherRows,
+        Self::ScatterRows,
         Self::Pad,
         Self::Quantise,
         Self::Combine,
@@ -81,6 +84,11 @@ impl Elementwise {
                 "gather_rows",
                 vec![out, x, read("rows", "u32")],
                 include_str!("../shaders/gather_rows.wgsl"),
+            ),
+            Self::ScatterRows => (
+                "scatter_rows",
+                vec![out, x, read("rows", "u32")],
+                include_str!("../shaders/scatter_rows.wgsl"),
             ),
             Self::Pad => ("pad", vec![out, x], include_str!("../shaders/pad.wgsl")),
             Self::Quantise => (

@@ -7,6 +7,7 @@
 //! - `shader`, `params`, `kernel`: a kernel is a small value (its family and parameters), from
 //!   which its WGSL text is made, with the files under `shaders/`.
 //! - `device`: [`Gpu`].
+//! - `split`: experts that are in part on the device and in part in host memory.
 //!
 //! The shaders run without bounds checks; what each of them needs for that is said where it is
 //! called, and held by assertions there.
@@ -42,6 +43,7 @@ mod recorder;
 mod runs;
 mod scratch;
 mod shader;
+mod split;
 mod states;
 #[cfg(test)]
 mod testing;

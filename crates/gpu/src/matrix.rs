@@ -5,9 +5,11 @@ use crate::buffer::GpuBuffer;
 use crate::device::Gpu;
 use crate::formats::repack_rows;
 use crate::formats::{Format, Layout, MAX_PLANES, UNIT};
+use crate::split::Divided;
 use crate::tile::RowTiles;
 use gguf::TensorType;
 use kernels::{Activations, Error, Weight};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 /// Bytes of weights that are repacked at once.
@@ -31,6 +33,8 @@ pub struct Matrix {
     pub(crate) decoded: Mutex<Option<Decoded>>,
     /// A table that stays on the host; there are no parts then, and it is no factor of a product.
     pub(crate) table: Option<Weight>,
+    /// A stack of which other experts stay on the host; the parts have those that are here then.
+    pub(crate) divided: Option<Divided>,
 }
 
 /// All values of a matrix, decoded on the device.
@@ -41,7 +45,7 @@ pub(crate) struct Decoded {
     pub(crate) faults: u64,
 }
 
-/// Consecutive rows (over all experts) of a weight, in one buffer.
+/// Consecutive rows (over all experts that are here) of a weight, in one buffer.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) first_row: usize,
@@ -85,12 +89,47 @@ pub fn weight_bytes(ty: TensorType, n_in: usize, rows: usize) -> Option<u64> {
     Some(blocks.saturating_mul(layout.planes.iter().sum::<usize>() as u64))
 }
 
+/// The rows of a weight that come to the device.
+struct Rows<'a> {
+    weight: &'a Weight,
+    /// Those of a stack, where not all do.
+    experts: Option<&'a [usize]>,
+}
+
+impl Rows<'_> {
+    fn count(&self) -> usize {
+        self.experts.map_or(self.weight.rows(), |experts| experts.len() * self.weight.n_out())
+    }
+
+    /// The planes of some rows, counted as they lie on the device.
+    fn repack(&self, format: Format, rows: Range<usize>) -> Result<Vec<Vec<u32>>, Error> {
+        let Some(experts) = self.experts else {
+            return Ok(repack_rows(self.weight, format, rows));
+        };
+        let n_out = self.weight.n_out();
+        let (count, source) = (rows.len(), |row: usize| experts[row / n_out] * n_out + row % n_out);
+        let chosen: Vec<u32> = rows.map(|row| source(row) as u32).collect();
+        let some = self.weight.select_rows(&chosen)?;
+        Ok(repack_rows(&some, format, 0..count))
+    }
+}
+
 impl Gpu {
     /// Repacks a weight and brings it to the device.
     pub(crate) fn load(
         &mut self,
         weight: &Weight,
         activations: Activations,
+    ) -> Result<Matrix, Error> {
+        self.load_some(weight, activations, None)
+    }
+
+    /// As [`Gpu::load`], of a stack only these experts, if they are named.
+    pub(crate) fn load_some(
+        &mut self,
+        weight: &Weight,
+        activations: Activations,
+        held: Option<&[usize]>,
     ) -> Result<Matrix, Error> {
         let (n_in, n_out, experts) = (weight.n_in(), weight.n_out(), weight.experts());
         let (name, ty) = (weight.name().to_owned(), weight.ty());
@@ -111,10 +150,13 @@ impl Gpu {
             parts,
             decoded,
             table,
+            divided: None,
         };
-        for first_row in (0..weight.rows()).step_by(per_part) {
-            let rows = per_part.min(weight.rows() - first_row);
-            matrix.parts.push(self.load_part(weight, format, (first_row, rows))?);
+        let rows = Rows { weight, experts: held };
+        let count = rows.count();
+        for first_row in (0..count).step_by(per_part) {
+            let some = (first_row, per_part.min(count - first_row));
+            matrix.parts.push(self.load_part(&rows, format, some)?);
         }
         Ok(matrix)
     }
@@ -136,11 +178,11 @@ impl Gpu {
 
     fn load_part(
         &mut self,
-        weight: &Weight,
+        source: &Rows<'_>,
         format: Format,
         (first_row, rows): (usize, usize),
     ) -> Result<Part, Error> {
-        let layout = format.layout();
+        let (layout, weight) = (format.layout(), source.weight);
         let blocks = weight.n_in().div_ceil(layout.block);
         let (places, bytes) = place(layout, rows * blocks);
         let buffer = self.recorder.allocator.storage(bytes / 4, "weights")?;
@@ -148,7 +190,7 @@ impl Gpu {
         let step = (CHUNK / weight.row_bytes().max(1)).next_multiple_of(4).max(4);
         for from in (0..rows).step_by(step) {
             let count = step.min(rows - from);
-            let planes = repack_rows(weight, format, first_row + from..first_row + from + count);
+            let planes = source.repack(format, first_row + from..first_row + from + count)?;
             for ((plane, start), bytes) in planes.iter().zip(&places).zip(layout.planes) {
                 self.recorder.upload(plane, &buffer, (start + from * blocks * bytes) / 4);
             }

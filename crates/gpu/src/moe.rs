@@ -1,4 +1,5 @@
-//! Family `moe`: the plan is made on the device and never read back.
+//! Family `moe`: the plan is made on the device and not read back, unless the device lacks some of
+//! the experts (`split`).
 
 use crate::buffer::{GpuBuffer, Slice};
 use crate::device::Gpu;
@@ -12,7 +13,7 @@ use crate::scratch::Scratch;
 use crate::shader::{Shader, read, write};
 use crate::tile::Width;
 use kernels::Moe;
-use kernels::moe::{GateUp, MoeChoice, SharedExpert};
+use kernels::moe::{ExpertMatrices, GateUp, MoeChoice, SharedExpert};
 
 /// Threads of a workgroup that plans.
 const THREADS: u32 = 256;
@@ -114,6 +115,17 @@ impl Plan {
         Some(Pairs { tiles, order, tile_count, width, pairs_per_x, rows: self.rows })
     }
 
+    /// Rows of the window, and experts of each.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        (self.rows, self.used)
+    }
+
+    /// The chosen experts `[rows, used]`, and how their pairs are multiplied; `None` if memory was
+    /// short.
+    pub(crate) fn chosen(&self) -> Option<(&GpuBuffer, Width)> {
+        Some((&self.buffers.as_ref()?.experts, self.width?))
+    }
+
     /// Makes room for so many pairs and tiles.
     fn reserve(&mut self, gpu: &mut Gpu, pairs: usize) -> Option<()> {
         let fits = |b: &Buffers| b.order.len() >= pairs && b.tiles.len() >= 4 * self.tile_count;
@@ -161,33 +173,46 @@ impl Gpu {
         Some(())
     }
 
-    fn gate_up(
+    /// Gate, up and SwiGLU of some pairs, of `count` that the window has.
+    pub(crate) fn gate_up(
         &mut self,
-        plan: &Plan,
+        (pairs, count): (Pairs<'_>, usize),
         experts: &GateUp<'_, Matrix>,
         u: &GpuBuffer,
         act: &GpuBuffer,
     ) -> Option<()> {
-        let count = plan.rows * plan.used;
-        let pairs = plan.pairs(plan.used)?;
         let (first, width) = match experts {
             GateUp::Separate { gate, .. } => (*gate, gate.n_out),
             GateUp::Fused(both) => (*both, both.n_out / 2),
         };
         assert!(act.len() >= count * width, "{count} pairs of {width} results");
-        let x = self.ready(first, u, plan.rows)?;
+        let x = self.ready(first, u, pairs.rows)?;
         let gate_out = self.scratch(Scratch::Gate, count * first.n_out)?;
         self.expert_product(first, &x, pairs, &gate_out);
         if let GateUp::Separate { up, .. } = experts {
             assert_eq!((up.n_in, up.n_out), (first.n_in, width), "gate and up differ");
             let x =
-                if self.path(up) == self.path(first) { x } else { self.ready(up, u, plan.rows)? };
+                if self.path(up) == self.path(first) { x } else { self.ready(up, u, pairs.rows)? };
             let up_out = self.scratch(Scratch::Up, count * width)?;
             self.expert_product(up, &x, pairs, &up_out);
             self.swiglu_to(act, &[&gate_out, &up_out], (count, width));
         } else {
             self.swiglu_to(act, &[&gate_out], (count, width));
         }
+        Some(())
+    }
+
+    /// Down of some pairs, of `count` that the window has.
+    pub(crate) fn down(
+        &mut self,
+        (pairs, count): (Pairs<'_>, usize),
+        down: &Matrix,
+        act: &GpuBuffer,
+        part: &GpuBuffer,
+    ) -> Option<()> {
+        assert!(part.len() >= count * down.n_out, "{count} pairs of {} results", down.n_out);
+        let x = self.ready(down, act, count)?;
+        self.expert_product(down, &x, pairs, part);
         Some(())
     }
 }
@@ -250,15 +275,29 @@ impl Moe for Gpu {
         u: &GpuBuffer,
         act: &mut GpuBuffer,
     ) {
-        self.gate_up(plan, &experts, u, act);
+        let (GateUp::Separate { gate: first, .. } | GateUp::Fused(first)) = experts;
+        assert!(first.divided.is_none(), "{} is not all here", first.name);
+        let Some(pairs) = plan.pairs(plan.used) else { return };
+        self.gate_up((pairs, plan.rows * plan.used), &experts, u, act);
     }
 
     fn moe_down(&mut self, plan: &Plan, down: &Matrix, act: &GpuBuffer, part: &mut GpuBuffer) {
-        let count = plan.rows * plan.used;
-        assert!(part.len() >= count * down.n_out, "{count} pairs of {} results", down.n_out);
+        assert!(down.divided.is_none(), "{} is not all here", down.name);
         let Some(pairs) = plan.pairs(1) else { return };
-        if let Some(x) = self.ready(down, act, count) {
-            self.expert_product(down, &x, pairs, part);
+        self.down((pairs, plan.rows * plan.used), down, act, part);
+    }
+
+    /// Experts that are not on the device are multiplied by the processors, at the same time.
+    fn moe_experts(
+        &mut self,
+        plan: &Plan,
+        experts: ExpertMatrices<'_, Matrix>,
+        u: &GpuBuffer,
+        (act, part): (&mut GpuBuffer, &mut GpuBuffer),
+    ) {
+        if !self.divided_experts(plan, &experts, u, (act, part)) {
+            self.moe_gate_up(plan, experts.gate_up, u, act);
+            self.moe_down(plan, experts.down, act, part);
         }
     }
 

@@ -133,6 +133,7 @@ impl Gpu {
             parts: Vec::new(),
             decoded: Mutex::default(),
             table: Some(weight.clone()),
+            divided: None,
         })
     }
 

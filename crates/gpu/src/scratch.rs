@@ -34,6 +34,14 @@ pub(crate) enum Scratch {
     PleGates,
     /// A state on its way to the host.
     Export,
+    /// Rows and choices on their way to the host.
+    Fetched,
+    /// Pairs of experts that are on the device, where not all are.
+    Order,
+    /// Tiles of them.
+    Tiles,
+    /// Results of the host.
+    FromHost,
     /// Scores of blocks.
     Scores,
     /// Sums of splits of attention.

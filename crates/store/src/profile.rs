@@ -25,7 +25,7 @@ pub struct Profile {
 
 impl Profile {
     /// Experts that were used at all, those used most first.
-    pub(crate) fn hottest(&self) -> impl Iterator<Item = u32> {
+    pub fn hottest(&self) -> impl Iterator<Item = u32> {
         let mut used: Vec<u32> =
             (0..).zip(&self.uses).filter(|(_, n)| **n > 0).map(|(e, _)| e).collect();
         used.sort_by_key(|&e| std::cmp::Reverse(self.uses[e as usize]));

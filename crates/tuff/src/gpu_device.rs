@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use cpu::Isa;
 use gpu::{Gpu, GpuOptions};
 use lab::parity::Extent;
 
@@ -35,6 +36,20 @@ static TITLE: OnceLock<String> = OnceLock::new();
 /// Name, interface and driver of the GPU that was opened; what a state's bits depend on.
 pub(crate) fn title() -> &'static str {
     TITLE.get().map_or("that is not open", String::as_str)
+}
+
+/// Instruction set of the processors that multiply experts beside the GPU, once they do.
+static HELPER: OnceLock<Isa> = OnceLock::new();
+
+/// Notes that processors multiply experts beside the GPU.
+pub(crate) fn note_helper(isa: Isa) {
+    let _ = HELPER.set(isa);
+}
+
+/// The processors that multiply experts beside the GPU, behind a space; nothing if none do. What a
+/// state's bits depend on, too.
+pub(crate) fn helper() -> String {
+    HELPER.get().map_or(String::new(), |isa| format!(" cpu {}", isa.name()))
 }
 
 /// Opens a GPU, with the tiles that an audit found for it if they are wanted.

@@ -1,7 +1,8 @@
 //! The memory plan of a model where it is to run, under the limits that are set or found.
 
-use engine::EngineConfig;
 use engine::memory::{MemoryLimit, MemoryPlan, Placement, Size};
+use engine::store::Profile;
+use engine::{DraftingBlock, EngineConfig, ExpertSplit};
 use kernels::host::MemoryRoom;
 use model::{Checkpoint, Purpose, Tensor};
 
@@ -52,26 +53,21 @@ impl Planned {
 
     /// Of the `asked` bytes for saved states of earlier texts, those that they may take.
     fn saved_states(&self, asked: u64) -> u64 {
-        match (self.on, self.ram) {
-            (Chosen::Gpu, Some(ram)) => {
-                asked.min(ram.bytes.saturating_sub(self.plan.beside_device()))
-            }
-            _ => self.plan.saved_states(self.ram, asked),
+        match self.on {
+            Chosen::Gpu => self.plan.saved_states_beside(self.vram, self.ram, asked),
+            Chosen::Cpu | Chosen::Reference => self.plan.saved_states(self.ram, asked),
         }
     }
 
-    /// Where the routed experts live; `None` is with everything else on the GPU.
+    /// Where the routed experts live.
     ///
     /// # Errors
     /// [`Error::Engine`] with the smallest setting that would do, if it does not fit.
-    pub(crate) fn place(&self) -> Result<Option<Placement>, Error> {
-        match self.on {
-            Chosen::Gpu => {
-                self.plan.check_device(self.vram, self.ram)?;
-                Ok(None)
-            }
-            Chosen::Cpu | Chosen::Reference => Ok(Some(self.plan.place(self.ram)?)),
-        }
+    pub(crate) fn place(&self) -> Result<Placement, Error> {
+        Ok(match self.on {
+            Chosen::Gpu => self.plan.place_on_device(self.vram, self.ram)?,
+            Chosen::Cpu | Chosen::Reference => self.plan.place(self.ram)?,
+        })
     }
 }
 
@@ -104,9 +100,18 @@ pub(crate) fn saved_states(
     Ok(given)
 }
 
+/// Where a model's weights will live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    /// What of it is held in memory.
+    pub(crate) held: InMemory,
+    /// Bytes of the GPU for experts, where it does not hold all of them.
+    pub(crate) on_gpu: Option<u64>,
+}
+
 /// What of a model is held in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Placed {
+pub(crate) enum InMemory {
     /// All of it, as far as the system has not taken pages of the file back.
     Whole,
     /// All but the n-gram table, of which so many bytes of rows are kept.
@@ -130,32 +135,65 @@ pub(crate) fn placement(
         return Err(Error::Refused(format!("{what} need --backend cpu: a GPU chooses by itself")));
     }
     let placement = planned.place()?;
+    let plan = &planned.plan;
+    let all = &plan.weights.experts;
+    let stored = |bytes| format!("{} for {} of {}", Size(bytes), all.held(bytes), all.count());
     let experts = match placement {
-        None => "all experts on the GPU".to_owned(),
-        Some(Placement::Mapped) => "all experts".to_owned(),
-        Some(Placement::Stored { cache_bytes }) => {
-            let experts = &planned.plan.weights.experts;
-            let (held, count) = (experts.held(cache_bytes), experts.count());
-            format!("{} for {held} of {count} experts", Size(cache_bytes))
+        Placement::Device => "all experts on the GPU".to_owned(),
+        Placement::Mapped => "all experts".to_owned(),
+        Placement::Stored { cache_bytes } => format!("{} experts", stored(cache_bytes)),
+        Placement::Split { device_bytes, cache_bytes } => {
+            let beside = cache_bytes.map_or("others in memory".to_owned(), |bytes| {
+                format!("others read from the file, with {} in memory", stored(bytes))
+            });
+            format!("{} for experts on the GPU, {beside}", Size(device_bytes))
         }
     };
-    let plan = &planned.plan;
-    let (need, limit) = match planned.on {
-        Chosen::Gpu => (plan.on_device(), planned.vram),
-        Chosen::Cpu | Chosen::Reference => (plan.fixed(), planned.ram),
+    let (need, limit) = match placement {
+        Placement::Device => (plan.on_device(), planned.vram),
+        Placement::Split { .. } => (plan.smallest_on_device(), planned.vram),
+        Placement::Mapped | Placement::Stored { .. } => (plan.fixed(), planned.ram),
     };
     let limit = limit.map_or("no limit".to_owned(), |limit| format!("at most {limit}"));
     tracing::info!("memory: {} and {experts}; {limit}", Size(need));
     let table = plan.table_cache;
     // The table counts for nothing in the plan: it is read, or lies in memory that nothing else needs.
     let with_table = plan.whole().saturating_add(plan.weights.table);
-    Ok(match placement {
-        Some(Placement::Stored { cache_bytes }) => {
-            Placed::ExpertsApart { experts: cache_bytes, table }
+    let held = match placement {
+        Placement::Stored { cache_bytes }
+        | Placement::Split { cache_bytes: Some(cache_bytes), .. } => {
+            InMemory::ExpertsApart { experts: cache_bytes, table }
         }
-        Some(Placement::Mapped) if planned.ram.is_some_and(|ram| ram.bytes < with_table) => {
-            Placed::TableApart { table }
+        Placement::Mapped if planned.ram.is_some_and(|ram| ram.bytes < with_table) => {
+            InMemory::TableApart { table }
         }
-        Some(Placement::Mapped) | None => Placed::Whole,
-    })
+        Placement::Mapped | Placement::Device | Placement::Split { cache_bytes: None, .. } => {
+            InMemory::Whole
+        }
+    };
+    let on_gpu = match placement {
+        Placement::Split { device_bytes, .. } => Some(device_bytes),
+        Placement::Mapped | Placement::Stored { .. } | Placement::Device => None,
+    };
+    Ok(Placed { held, on_gpu })
+}
+
+/// Which experts the GPU holds, where it does not hold all of them: those that earlier runs wanted
+/// most come first, if `hot` tells them.
+pub(crate) fn split(
+    checkpoint: &Checkpoint,
+    config: &EngineConfig,
+    placed: &Placed,
+    hot: Option<&Profile>,
+) -> Option<ExpertSplit> {
+    let bytes = placed.on_gpu?;
+    let block = match config.mtp {
+        Some(_) => DraftingBlock::Loaded,
+        None => DraftingBlock::Left,
+    };
+    let split = ExpertSplit::new(checkpoint, block, (bytes, &on_gpu), hot);
+    let (held, count) = (split.held(), split.count());
+    let why = if hot.is_some() { ", those that earlier runs wanted most" } else { "" };
+    tracing::info!("experts: {held} of {count} on the GPU{why}; {} beside it", count - held);
+    Some(split)
 }

@@ -6,7 +6,7 @@ use cpu::Cpu;
 use engine::cache::{FolderError, FromFolder, Keep, Owner, Saved, StateCache, StateFolder};
 use engine::speculation::{Drafter, SpecMode};
 use engine::store::Counters;
-use engine::{Engine, EngineConfig, Event, Feed, Generator, Request, Stores, Summary};
+use engine::{Engine, EngineConfig, Event, Feed, Generator, Request, Stores, Summary, WeightHomes};
 use gpu::Gpu;
 use kernels::Backend;
 use kernels::reference::Reference;
@@ -263,6 +263,8 @@ pub(crate) fn load<B: Backend>(
     (device, show): (&DeviceArgs, Show),
 ) -> Result<Engine<B>, Error> {
     let placed = memory::placement(checkpoint, device, &config)?;
+    let hot = placed.on_gpu.and_then(|_| stored::hottest(checkpoint));
+    let split = memory::split(checkpoint, &config, &placed, hot.as_ref());
     let stores = stored::open(checkpoint, device, &config, &placed)?;
     let tensors = match config.mtp {
         Some(_) => checkpoint.tensors(),
@@ -271,9 +273,10 @@ pub(crate) fn load<B: Backend>(
     let total = tensors.iter().map(|tensor| tensor.bytes.len() as u64).sum();
     let mut progress = Progress::new(show, "loading", Unit::Bytes);
     let mut show = |done| progress.set(done, total);
-    let engine = Engine::with_stores(backend, checkpoint, config, stores, &mut show)?;
+    let homes = WeightHomes { stores, split };
+    let engine = Engine::with_homes(backend, checkpoint, config, homes, &mut show)?;
     progress.clear();
-    if let Some(stores) = engine.stores() {
+    if let Some(stores) = engine.stores().filter(|_| placed.on_gpu.is_none()) {
         stored::warm(stores);
     }
     let EngineConfig { context, chunk, .. } = config;

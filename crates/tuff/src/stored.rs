@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use engine::memory::Size;
-use engine::store::Counters;
+use engine::store::{Counters, Profile};
 use engine::{DraftingBlock, EngineConfig, StoreSettings, Stores};
 use etcetera::BaseStrategy;
 use model::Checkpoint;
 
 use crate::args::DeviceArgs;
 use crate::error::Error;
-use crate::memory::Placed;
+use crate::memory::{InMemory, Placed};
 use crate::{tiles, units};
 
 /// What lasts as long as the program.
@@ -38,10 +38,10 @@ pub(crate) fn open(
     config: &EngineConfig,
     placed: &Placed,
 ) -> Result<Option<Stores>, Error> {
-    let (experts, table) = match placed {
-        Placed::Whole => return Ok(None),
-        Placed::TableApart { table } => (None, *table),
-        Placed::ExpertsApart { experts, table } => (Some(*experts), *table),
+    let (experts, table) = match placed.held {
+        InMemory::Whole => return Ok(None),
+        InMemory::TableApart { table } => (None, table),
+        InMemory::ExpertsApart { experts, table } => (Some(experts), table),
     };
     // An engine that is gone needs its memory no more, which was not counted again.
     finish_unused();
@@ -51,11 +51,12 @@ pub(crate) fn open(
     };
     let defaults = StoreSettings { experts, table, ..StoreSettings::default() };
     let stores = Stores::open(checkpoint, block, device.memory.store(defaults))?;
-    let locked = match experts {
-        Some(_) => lock(checkpoint, block),
-        None => None,
-    };
-    let held = Held { stores: stores.clone(), list: list(&stores), _locked: locked };
+    // Beside a GPU the dense weights are not here, and a store sees nothing of the use of experts that
+    // are there: its list would not be one of the hottest.
+    let alone = stores.experts().filter(|_| placed.on_gpu.is_none()).is_some();
+    let locked = if alone { lock(checkpoint, block) } else { None };
+    let list = if alone { list(stores.model()) } else { None };
+    let held = Held { stores: stores.clone(), list, _locked: locked };
     HELD.lock().unwrap_or_else(PoisonError::into_inner).push(held);
     Ok(Some(stores))
 }
@@ -63,7 +64,7 @@ pub(crate) fn open(
 /// Begins to read the experts that earlier runs used most. Once the engine has looked whether its own
 /// memory is there: what is read now is memory taken.
 pub(crate) fn warm(stores: &Stores) {
-    let Some(path) = list(stores) else { return };
+    let Some(path) = stores.experts().and_then(|_| list(stores.model())) else { return };
     match stores.warm(&path) {
         Ok(true) => tracing::info!("reading the experts of earlier runs: {}", path.display()),
         Ok(false) => {}
@@ -85,14 +86,25 @@ fn lock(checkpoint: &Checkpoint, block: DraftingBlock) -> Option<gguf::Locked> {
     }
 }
 
+/// The list of the hottest experts that earlier runs left of this model, if there is one.
+pub(crate) fn hottest(checkpoint: &Checkpoint) -> Option<Profile> {
+    let path = list(engine::model_number(checkpoint))?;
+    match path.exists().then(|| Profile::load(&path))? {
+        Ok(profile) => Some(profile),
+        Err(error) => {
+            tracing::warn!("{error}; the first experts of every layer are taken");
+            None
+        }
+    }
+}
+
 /// Where the list of the hottest experts of a model lies, beside what else can be found out again.
-fn list(stores: &Stores) -> Option<PathBuf> {
-    stores.experts()?;
+fn list(model: u64) -> Option<PathBuf> {
     let folder = match std::env::var_os(tiles::FOLDER).filter(|folder| !folder.is_empty()) {
         Some(folder) => PathBuf::from(folder),
         None => etcetera::choose_base_strategy().ok()?.cache_dir().join("tuff"),
     };
-    Some(folder.join("experts").join(format!("{:016x}.hot", stores.model())))
+    Some(folder.join("experts").join(format!("{model:016x}.hot")))
 }
 
 /// Saves what was learned, before the program ends. That it cannot be saved costs time at the next

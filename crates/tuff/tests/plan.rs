@@ -130,10 +130,55 @@ fn a_gpu_holds_all_but_the_table() {
     assert_eq!(json["placement"]["experts"], "gpu");
     let run = plan("--backend gpu --vram 1M --ram 8G");
     let told = run.fails(1);
-    let mib = need.div_ceil(1 << 20);
+    // Without routed experts, which may stay beside it.
+    let least = number(&json, "/vram/smallest");
+    assert_eq!(need - least, number(&json, "/experts/bytes"));
+    let mib = least.div_ceil(1 << 20);
     assert!(told.contains(&format!("--vram {mib}M would do")), "{told}");
     // The GPU's memory is not told, so that without a limit all is well.
     assert!(plan("--backend gpu").ok().contains("what the GPU gives"));
+}
+
+/// From the smallest setting that is told on, up to all experts.
+#[test]
+fn what_a_gpu_has_no_room_for_stays_beside_it() {
+    let of = |limits: &str| plan(&format!("--backend gpu --json {limits}"));
+    let json = of("--vram 8G --ram 8G").json();
+    let [need, least] = ["/vram/needed", "/vram/smallest"].map(|path| number(&json, path));
+    let count = number(&json, "/experts/count");
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let mut last = 0;
+    for vram in [mib(least), mib(least) + 1, mib(need) - 1] {
+        let json = of(&format!("--vram {vram}M --ram 8G")).json();
+        let placed = &json["placement"];
+        assert_eq!((&placed["experts"], &json["fits"]), (&"split".into(), &true.into()));
+        assert_eq!(number(placed, "/device_bytes"), (vram << 20) - least);
+        assert!(placed["cache_bytes"].is_null());
+        let held = number(placed, "/held");
+        assert!((last..count).contains(&held), "{held} of {count} after {last}");
+        last = held;
+    }
+    assert!(last > 0);
+    let fits = of(&format!("--vram {}M --ram 8G", mib(need))).json();
+    assert_eq!(fits["placement"]["experts"], "gpu");
+
+    // Neither has room for all the others: they are read.
+    let half = format!("--vram {}M", mib((least + need) / 2));
+    let json = of(&format!("{half} --ram 8G")).json();
+    let whole = number(&json, "/ram/needed");
+    let told = of(&format!("{half} --ram 16M")).fails(1).to_owned();
+    let (_, rest) = told.split_once("--ram ").unwrap();
+    let enough: u64 = rest.split_once('M').unwrap().0.parse().unwrap();
+    assert!(enough << 20 < whole, "{told}");
+    assert!(of(&format!("{half} --ram {}M", enough - 1)).code != 0);
+    let json = of(&format!("{half} --ram {enough}M")).json();
+    assert!(number(&json, "/placement/cache_bytes") >= number(&json, "/experts/least"));
+    assert_eq!(number(&json, "/ram/needed"), enough << 20);
+
+    let text = plan(&format!("--backend gpu --ram 8G {half}")).ok().to_owned();
+    for part in ["on GPU; mapped file", "without routed experts", "the processors multiply them"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 #[test]

@@ -37,6 +37,30 @@ fn both_backends_tell_the_same_story() {
     assert_eq!(run("-n 8 -t 0 --backend reference").ok(), text);
 }
 
+/// A GPU with room for a part of the experts leaves the others to the processors. On a software
+/// renderer, if there is one.
+#[test]
+fn a_gpu_with_little_memory_tells_the_same_story() {
+    let gpu = "--backend gpu --gpu llvmpipe --ctx 64 --chunk 8";
+    let plan = tuff(words(&format!("plan --json --slots 1 {gpu}"))).json();
+    let bytes = |path: &str| plan.pointer(path).unwrap().as_u64().unwrap();
+    let vram = (bytes("/vram/smallest") + bytes("/experts/bytes") / 2) >> 20;
+    let text = run("-n 6 -t 0").ok().to_owned();
+    let args = ["run", "-v", "-p", PROMPT, "-n", "6", "-t", "0"];
+    let found = tuff(args.into_iter().chain(words(&format!("{gpu} --vram {vram}M"))));
+    if found.code != 0 && found.stderr.contains("there is no device") {
+        assert!(std::env::var_os("TUFF_GPU_TESTS").is_none(), "{}", found.stderr);
+        println!("skipped: {}", found.stderr);
+        return;
+    }
+    assert_eq!(found.ok(), text);
+    let (_, said) = found.stderr.split_once("experts: ").unwrap();
+    let numbers: Vec<u64> = said.split_whitespace().flat_map(str::parse).collect();
+    let [held, count, ..] = numbers[..] else { panic!("{said}") };
+    assert!(0 < held && held < count && count == bytes("/experts/count"), "{said}");
+    assert!(said.contains("on the GPU") && said.contains("beside it"), "{said}");
+}
+
 #[test]
 fn fault_115_seeds_decide() {
     let first = run("-n 24 --seed 1").ok().to_owned();

@@ -16,6 +16,9 @@ const ACTIVATIONS: (usize, usize) = (256, 384);
 /// Rows of a window whose attention a thread computes together.
 const ATTENTION_ROWS: usize = 8;
 
+/// Pairs whose results go to a device at once.
+const SENT_PAIRS: usize = 2048;
+
 /// Bytes that a pair of a row and an expert, an expert, and a row take in plans and selections.
 const PLANNED: [usize; 3] = [24, 40, 64];
 
@@ -28,6 +31,19 @@ pub(super) fn bytes(hp: &HyperParams, config: &EngineConfig) -> u64 {
     let block = if drafts { product([rows, 3 * hp.stream_dim() + hp.embd, F32]) } else { 0 };
     let values = scratch::values(hp, rows);
     sum([values.saturating_mul(F32 as u64), block, results(hp, config), work(hp, config, rows)])
+}
+
+/// What the processors take of memory where experts are divided between them and a device: rows that
+/// are read back and experts' activations and results, of all pairs of the longest window.
+pub(super) fn divided(hp: &HyperParams, config: &EngineConfig) -> u64 {
+    let kept = if hp.mtp_layers > 0 { kept_rows(config) } else { 0 };
+    let rows = config.chunk.saturating_add(kept);
+    let pairs = rows.saturating_mul(hp.moe.used);
+    let results = product([pairs, hp.embd + hp.moe.expert_ff, F32]);
+    // Rows lie where the device puts them, with room to spare, and where they are read.
+    let read = product([rows, 3 * hp.embd, F32]);
+    let sent = product([pairs.min(SENT_PAIRS), 2 * hp.embd, F32]);
+    sum([results, read, sent, activations(hp, rows)])
 }
 
 /// Logits of the rows that are asked for when all slots generate, and the tokens.

@@ -15,8 +15,9 @@ mod states;
 mod weights;
 
 pub use limit::{LimitSource, MemoryLimit, Ram};
-pub use place::{Placement, Shortfall};
+pub use place::{Needed, Placement, Shortfall};
 pub use states::StateBytes;
+pub(crate) use weights::expert as expert_bytes;
 pub use weights::{ExpertBytes, WeightBytes};
 
 use crate::{EngineConfig, Error};
@@ -42,6 +43,8 @@ pub struct MemoryPlan {
     pub states: StateBytes,
     /// Activations of the longest window, logits, and what kernels work in.
     pub buffers: u64,
+    /// What the processors take of memory besides if a device leaves experts to them.
+    pub divided: u64,
     /// Rows of the n-gram table that are kept once they were read.
     pub table_cache: u64,
     /// The program itself, with vocabulary and chat template.
@@ -76,6 +79,7 @@ impl MemoryPlan {
         Ok(Self {
             states: StateBytes::of(checkpoint, hp, config),
             buffers: buffers::bytes(hp, config),
+            divided: buffers::divided(hp, config),
             table_cache: weights.table.min(MOST_TABLE_CACHE),
             program: PROGRAM + PER_TOKEN * hp.vocab as u64,
             weights,
@@ -103,6 +107,11 @@ impl MemoryPlan {
     pub fn on_device(&self) -> u64 {
         let WeightBytes { dense, vectors, experts, .. } = &self.weights;
         sum([*dense, *vectors, experts.bytes, self.states.all(), self.buffers])
+    }
+
+    /// Bytes on a device without any routed expert: the fewest that it works with.
+    pub fn smallest_on_device(&self) -> u64 {
+        self.on_device().saturating_sub(self.weights.experts.bytes)
     }
 
     /// Bytes of memory beside such a device.

@@ -15,6 +15,16 @@ pub enum Placement {
         /// Bytes for experts.
         cache_bytes: u64,
     },
+    /// All on a device that has memory of its own.
+    Device,
+    /// Some on such a device, the others beside it.
+    Split {
+        /// Bytes for experts on the device.
+        device_bytes: u64,
+        /// Bytes of memory for the others, as in [`Placement::Stored`]; `None` is for all of them
+        /// in the mapped file.
+        cache_bytes: Option<u64>,
+    },
 }
 
 /// Of what a limit leaves above the least that a model runs with, the part of saved states.
@@ -33,6 +43,28 @@ impl MemoryPlan {
         asked.min(left)
     }
 
+    /// As [`MemoryPlan::saved_states`], beside a device that may take so much.
+    pub fn saved_states_beside(
+        &self,
+        device: Option<MemoryLimit>,
+        host: Option<MemoryLimit>,
+        asked: u64,
+    ) -> u64 {
+        let Some(MemoryLimit { bytes, .. }) = host else { return asked };
+        let fixed = self.beside_device().saturating_add(self.divided);
+        let left = match self.place_on_device(device, host) {
+            Ok(Placement::Split { cache_bytes: Some(cache_bytes), .. }) => {
+                cache_bytes.saturating_sub(self.weights.experts.least) / STATES_SHARE
+            }
+            Ok(Placement::Split { device_bytes, .. }) => {
+                let others = self.weights.experts.beside(device_bytes);
+                bytes.saturating_sub(fixed.saturating_add(others))
+            }
+            _ => bytes.saturating_sub(self.beside_device()),
+        };
+        asked.min(left)
+    }
+
     /// Where the routed experts live if so much memory may be taken.
     ///
     /// # Errors
@@ -45,30 +77,69 @@ impl MemoryPlan {
             Some(cache_bytes) if cache_bytes >= self.weights.experts.least => {
                 Ok(Placement::Stored { cache_bytes })
             }
-            _ => Err(self.shortfall(limit, "--ram", self.smallest())),
+            _ => Err(self.shortfall(limit, Needed::Host, self.smallest())),
         }
     }
 
-    /// Whether everything fits on a device that may take so much, and what stays beside it.
+    /// Where the routed experts live with a device that has memory of its own, if so much may be taken
+    /// of that and of the host's. What every token needs is all on the device.
     ///
     /// # Errors
     /// [`Error::MemoryLimit`].
-    pub fn check_device(
+    pub fn place_on_device(
         &self,
         device: Option<MemoryLimit>,
         host: Option<MemoryLimit>,
-    ) -> Result<(), Error> {
-        let sides = [(device, "--vram", self.on_device()), (host, "--ram", self.beside_device())];
-        for (limit, option, need) in sides {
-            if let Some(limit) = limit.filter(|limit| limit.bytes < need) {
-                return Err(self.shortfall(limit, option, need));
+    ) -> Result<Placement, Error> {
+        let check = |limit: Option<MemoryLimit>, needed, bytes| match limit {
+            Some(limit) if limit.bytes < bytes => Err(self.shortfall(limit, needed, bytes)),
+            _ => Ok(()),
+        };
+        check(device, Needed::Device, self.smallest_on_device())?;
+        let Some(device) = device.filter(|device| device.bytes < self.on_device()) else {
+            check(host, Needed::Beside, self.beside_device())?;
+            return Ok(Placement::Device);
+        };
+        let device_bytes = device.bytes - self.smallest_on_device();
+        let experts = &self.weights.experts;
+        let fixed = self.beside_device().saturating_add(self.divided);
+        let others = experts.beside(device_bytes);
+        let cache_bytes = match host {
+            Some(host) if host.bytes < fixed.saturating_add(others) => {
+                let least = fixed.saturating_add(experts.least.min(others));
+                check(Some(host), Needed::Divided, least)?;
+                Some(host.bytes - fixed)
             }
-        }
-        Ok(())
+            _ => None,
+        };
+        Ok(Placement::Split { device_bytes, cache_bytes })
     }
 
-    fn shortfall(&self, limit: MemoryLimit, option: &'static str, need: u64) -> Error {
-        Error::MemoryLimit(Box::new(Shortfall { plan: self.clone(), limit, option, need }))
+    fn shortfall(&self, limit: MemoryLimit, needed: Needed, need: u64) -> Error {
+        Error::MemoryLimit(Box::new(Shortfall { plan: self.clone(), limit, needed, need }))
+    }
+}
+
+/// Which memory is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needed {
+    /// That of the host, where the model runs.
+    Host,
+    /// That of the device.
+    Device,
+    /// That of the host beside a device that holds the model.
+    Beside,
+    /// That of the host beside a device that leaves experts to it.
+    Divided,
+}
+
+impl Needed {
+    /// The option that limits it.
+    pub fn option(self) -> &'static str {
+        match self {
+            Self::Device => "--vram",
+            Self::Host | Self::Beside | Self::Divided => "--ram",
+        }
     }
 }
 
@@ -79,8 +150,8 @@ pub struct Shortfall {
     pub plan: MemoryPlan,
     /// What may be taken.
     pub limit: MemoryLimit,
-    /// The setting of the limit.
-    pub option: &'static str,
+    /// Which memory it is.
+    pub needed: Needed,
     /// The lowest limit that would do, in bytes.
     pub need: u64,
 }
@@ -88,11 +159,15 @@ pub struct Shortfall {
 impl Shortfall {
     /// The lowest setting that would do: whole MiB, as the option takes them.
     pub fn setting(&self) -> String {
-        format!("{} {}M", self.option, self.need.div_ceil(1 << 20))
+        format!("{} {}M", self.needed.option(), self.need.div_ceil(1 << 20))
     }
 
-    /// The longest context with which all else would fit; `None` if none is that short.
+    /// The longest context with which all else would fit; `None` if none is that short, or the
+    /// context is of no matter.
     pub fn context(&self) -> Option<usize> {
+        if matches!(self.needed, Needed::Beside | Needed::Divided) {
+            return None;
+        }
         let StateBytes { keys_values, index_keys, .. } = self.plan.states;
         let context = self.plan.config.context;
         let per_token = (keys_values.saturating_add(index_keys) / context as u64).max(1);
@@ -102,26 +177,28 @@ impl Shortfall {
 
     /// What is needed for what.
     fn parts(&self) -> Vec<(u64, String)> {
-        let MemoryPlan { weights, states, buffers, table_cache, program, config } = &self.plan;
+        let MemoryPlan { weights, states, buffers: window, divided, table_cache, program, config } =
+            &self.plan;
         let WeightBytes { dense, vectors, experts, .. } = weights;
         let EngineConfig { slots, context, chunk, .. } = config;
         let sequences = match slots {
             1 => "a sequence".to_owned(),
             slots => format!("{slots} sequences"),
         };
-        let on_device = self.option == "--vram";
-        let experts = if on_device { experts.bytes } else { experts.least };
-        let for_experts = if on_device { "experts" } else { "the experts of a token" };
-        let mut parts = vec![
-            (dense.saturating_add(*vectors), "dense weights".to_owned()),
-            (states.all(), format!("states of {sequences} of {context} tokens")),
-            (*buffers, format!("buffers for windows of {chunk}")),
-            (experts, for_experts.to_owned()),
-        ];
-        if !on_device {
-            parts.push((program.saturating_add(*table_cache), "the program".to_owned()));
+        let dense = (dense.saturating_add(*vectors), "dense weights".to_owned());
+        let states = (states.all(), format!("states of {sequences} of {context} tokens"));
+        let buffers = |bytes| (bytes, format!("buffers for windows of {chunk}"));
+        let experts = (experts.least, "the experts of a token".to_owned());
+        let program = (program.saturating_add(*table_cache), "the program".to_owned());
+        match self.needed {
+            Needed::Host => vec![dense, states, buffers(*window), experts, program],
+            Needed::Device => vec![dense, states, buffers(*window)],
+            Needed::Beside => vec![program],
+            Needed::Divided => {
+                let rest = self.need.saturating_sub(program.0.saturating_add(*divided));
+                vec![buffers(*divided), (rest, "experts beside the GPU".to_owned()), program]
+            }
         }
-        parts
     }
 
     /// What would do, and settings that need less.
@@ -132,6 +209,11 @@ impl Shortfall {
             // A larger setting finds no more memory than there is.
             _ => format!("{} would do if there were so much", self.setting()),
         };
+        match self.needed {
+            Needed::Host | Needed::Device => {}
+            Needed::Beside => return advice,
+            Needed::Divided => return advice + "; less is needed with a smaller --chunk",
+        }
         let mut others = String::new();
         match self.context() {
             Some(context) => advice += &format!(", and so would --ctx {context}"),
@@ -150,7 +232,8 @@ impl Shortfall {
 impl fmt::Display for Shortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (need, limit) = (Size(self.need), Size(self.limit.bytes));
-        let memory = if self.option == "--vram" { "of the GPU's memory" } else { "of memory" };
+        let memory =
+            if self.needed == Needed::Device { "of the GPU's memory" } else { "of memory" };
         write!(f, "the model needs {need} {memory} and may take {limit}")?;
         write!(f, " ({})", self.limit.source.why())?;
         let parts = self.parts();

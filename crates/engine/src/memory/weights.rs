@@ -28,6 +28,8 @@ pub struct ExpertBytes {
     pub used: usize,
     /// Bytes of all experts of all layers.
     pub bytes: u64,
+    /// The same as they lie in the file.
+    pub in_file: u64,
     /// Bytes of the largest expert: layers may have other formats.
     pub largest: u64,
     /// Bytes of the smallest store of experts that works: for those of a token that are multiplied
@@ -62,6 +64,8 @@ impl WeightBytes {
             }
             Err(_) => (total(&is_expert), total(&is_expert)),
         };
+        let expert_tensors = tensors.iter().filter(|tensor| is_expert(tensor.role));
+        let in_file = expert_tensors.map(|tensor| tensor.bytes.len() as u64).sum();
         let largest = layers.iter().map(|layer| expert(&layer.moe, size)).max().unwrap_or(0);
         Self {
             dense: total(&|role| !is_expert(role) && role != Role::NgramTable),
@@ -71,6 +75,7 @@ impl WeightBytes {
                 per_layer: checkpoint.hp.moe.experts,
                 used: checkpoint.hp.moe.used,
                 bytes: total(&is_expert),
+                in_file,
                 largest,
                 least,
                 stored,
@@ -81,7 +86,7 @@ impl WeightBytes {
 }
 
 /// Bytes of one expert of a layer.
-fn expert(moe: &Moe, size: &dyn Fn(&Tensor) -> u64) -> u64 {
+pub(crate) fn expert(moe: &Moe, size: &dyn Fn(&Tensor) -> u64) -> u64 {
     let one = |stack: &Tensor| size(stack).div_ceil(stack.experts.max(1) as u64);
     let inner = match &moe.experts {
         ExpertStacks::Separate { gate, up } => one(gate) + one(up),
@@ -94,6 +99,22 @@ impl ExpertBytes {
     /// Experts of all layers.
     pub fn count(&self) -> u64 {
         (self.layers * self.per_layer) as u64
+    }
+
+    /// About how many experts a device holds in so many bytes.
+    pub fn held_on_device(&self, device_bytes: u64) -> u64 {
+        let share = device_bytes as f64 / self.bytes.max(1) as f64;
+        (self.count() as f64 * share.min(1.0)) as u64
+    }
+
+    /// About how many bytes of the file those experts have that a device does not hold in so many
+    /// bytes, and at least as many.
+    pub fn beside(&self, device_bytes: u64) -> u64 {
+        let others = 1.0 - (device_bytes as f64 / self.bytes.max(1) as f64).min(1.0);
+        let bytes = (self.in_file as f64 * others) as u64;
+        // Of every layer less than one expert's room may be left on the device.
+        let more = self.largest.saturating_mul(self.layers as u64);
+        bytes.saturating_add(more).min(self.in_file)
     }
 
     /// About how many experts a store of so many bytes holds.

@@ -41,7 +41,7 @@ impl Plan {
         for row in logits.chunks_exact(experts) {
             self.choose(row);
         }
-        self.group(experts);
+        self.group(experts, |_| true);
     }
 
     fn choose(&mut self, logits: &[f32]) {
@@ -92,7 +92,7 @@ impl Plan {
                 self.change_row(t, row, near, |e| !held[e as usize]);
             }
         }
-        self.group(experts);
+        self.group(experts, |_| true);
     }
 
     /// Puts in place of every choice `e` of a row that `goes`, the least likely of them first, the
@@ -131,11 +131,31 @@ impl Plan {
         weights.iter_mut().for_each(|w| *w /= total);
     }
 
-    /// Sorts the pairs by expert, and pairs of one expert by index, counting first.
-    fn group(&mut self, experts: usize) {
+    /// Takes choices `[rows, used]` that were made elsewhere and groups the pairs of those experts
+    /// that are `wanted`. The plan is for products alone: it has no weights.
+    ///
+    /// # Panics
+    /// If a choice is none of the experts.
+    pub fn group_some(
+        &mut self,
+        chosen: &[u32],
+        MoeChoice { experts, used }: MoeChoice,
+        wanted: impl Fn(usize) -> bool,
+    ) {
+        self.used = used;
+        self.weights.clear();
+        self.experts.clear();
+        self.experts.extend_from_slice(chosen);
+        self.group(experts, wanted);
+    }
+
+    /// Sorts the pairs of wanted experts by expert, and pairs of one expert by index, counting
+    /// first.
+    fn group(&mut self, experts: usize, wanted: impl Fn(usize) -> bool) {
         self.places.clear();
         self.places.resize(experts, 0);
-        self.experts.iter().for_each(|&e| self.places[e as usize] += 1);
+        let chosen = self.experts.iter().map(|&e| e as usize).filter(|&e| wanted(e));
+        chosen.for_each(|e| self.places[e] += 1);
         self.groups.clear();
         let mut first = 0;
         for (expert, place) in self.places.iter_mut().enumerate() {
@@ -146,8 +166,8 @@ impl Plan {
             first += len;
         }
         self.pairs.clear();
-        self.pairs.resize(self.experts.len(), 0);
-        for (pair, &e) in self.experts.iter().enumerate() {
+        self.pairs.resize(first, 0);
+        for (pair, &e) in self.experts.iter().enumerate().filter(|(_, e)| wanted(**e as usize)) {
             let place = &mut self.places[e as usize];
             self.pairs[*place as usize] = pair as u32;
             *place += 1;
@@ -215,6 +235,22 @@ mod tests {
         let groups: Vec<_> =
             plan.groups().iter().map(|g| (g.expert, plan.pairs_of(g).to_vec())).collect();
         assert_eq!(groups, [(0, vec![2]), (1, vec![0, 3]), (2, vec![1])]);
+    }
+
+    #[test]
+    fn pairs_of_experts_that_are_not_wanted_are_in_no_group() {
+        let mut plan = Plan::default();
+        let choice = MoeChoice { experts: 4, used: 2 };
+        let groups = |plan: &Plan| -> Vec<(usize, Vec<u32>)> {
+            plan.groups().iter().map(|g| (g.expert, plan.pairs_of(g).to_vec())).collect()
+        };
+        plan.group_some(&[1, 2, 0, 1, 3, 2], choice, |e| e % 2 == 1);
+        assert_eq!(groups(&plan), [(1, vec![0, 3]), (3, vec![4])]);
+        assert_eq!((plan.rows(), plan.used(), plan.weights().len()), (3, 2, 0));
+        plan.group_some(&[1, 2, 0, 1], choice, |_| true);
+        assert_eq!(groups(&plan), [(0, vec![2]), (1, vec![0, 3]), (2, vec![1])]);
+        plan.group_some(&[1, 2, 0, 1], choice, |e| e == 3);
+        assert!(plan.groups().is_empty() && plan.rows() == 2);
     }
 
     #[test]

@@ -212,7 +212,14 @@ impl DeviceArgs {
     /// # Errors
     /// [`crate::error::Error::Engine`] saying which GPUs there are and why none will do.
     pub(crate) fn new_gpu(&self) -> Result<Gpu, Error> {
-        gpu_device::open(&self.gpu_options(), self.tiles == TilesName::Auto)
+        let mut gpu = gpu_device::open(&self.gpu_options(), self.tiles == TilesName::Auto)?;
+        let device = self.clone();
+        gpu.set_host(move || {
+            let cpu = device.new_cpu();
+            gpu_device::note_helper(cpu.isa());
+            cpu
+        });
+        Ok(gpu)
     }
 
     /// How the GPU is used.
@@ -247,7 +254,10 @@ impl DeviceArgs {
     /// In words, what decides about a state's bits and lies outside the engine's own sizes.
     pub(crate) fn arithmetic(&self) -> String {
         match self.backend() {
-            Chosen::Gpu => format!("gpu {} {:?}", gpu_device::title(), self.activations),
+            Chosen::Gpu => {
+                let (title, helper) = (gpu_device::title(), gpu_device::helper());
+                format!("gpu {title} {:?}{helper}", self.activations)
+            }
             Chosen::Cpu => {
                 let CpuOptions { isa, activations, .. } = self.cpu_options();
                 format!("cpu {} {activations:?}", isa.name())

@@ -18,7 +18,8 @@ pub(crate) struct MemoryArgs {
     /// where a container or ulimit allows less, but for a margin.
     #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = parse_size)]
     ram: Ram,
-    /// Memory of the GPU that the model may take. auto is what the GPU gives.
+    /// Memory of the GPU that the model may take. auto is what the GPU gives. Experts for which it is
+    /// too small stay in memory, where the processors multiply them.
     #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = parse_size)]
     vram: Ram,
     /// Which experts are read before they are chosen, where not all are in memory. Changes speed,

@@ -3,18 +3,14 @@
 use engine::memory::{MemoryLimit, MemoryPlan, Placement};
 use serde_json::{Value, json};
 
-use super::report::verdict;
+use super::report::{beside, verdict};
 use crate::args::Chosen;
 use crate::memory::Planned;
 use crate::model_file::ModelFile;
 
 /// The whole plan; `placed` is where the routed experts live, if everything fits.
-pub(super) fn report(
-    file: &ModelFile,
-    planned: &Planned,
-    placed: Option<Option<Placement>>,
-) -> Value {
-    let MemoryPlan { weights, states, buffers, table_cache, program, config } = &planned.plan;
+pub(super) fn report(file: &ModelFile, planned: &Planned, placed: Option<Placement>) -> Value {
+    let MemoryPlan { weights, states, buffers, table_cache, program, config, .. } = &planned.plan;
     let (plan, experts, room) = (&planned.plan, &weights.experts, &planned.room);
     let on_gpu = planned.on == Chosen::Gpu;
     json!({
@@ -51,7 +47,7 @@ pub(super) fn report(
         "table_cache": table_cache,
         "program": program,
         "ram": if on_gpu {
-            json!({"needed": plan.beside_device(), "limit": limit(planned.ram)})
+            json!({"needed": beside(plan, placed), "limit": limit(planned.ram)})
         } else {
             json!({
                 "fixed": plan.fixed(),
@@ -61,7 +57,11 @@ pub(super) fn report(
             })
         },
         "vram": on_gpu.then(|| {
-            json!({"needed": plan.on_device(), "limit": limit(planned.vram)})
+            json!({
+                "needed": plan.on_device(),
+                "smallest": plan.smallest_on_device(),
+                "limit": limit(planned.vram),
+            })
         }),
         "room": {"system": room.free, "container": room.container, "ulimit": room.process},
         "placement": placed.map(|placed| placement(plan, placed)),
@@ -77,12 +77,18 @@ fn limit(limit: Option<MemoryLimit>) -> Value {
     )
 }
 
-fn placement(plan: &MemoryPlan, placed: Option<Placement>) -> Value {
+fn placement(plan: &MemoryPlan, placed: Placement) -> Value {
     let experts = &plan.weights.experts;
     match placed {
-        None => json!({"experts": "gpu", "held": experts.count()}),
-        Some(Placement::Mapped) => json!({"experts": "mapped", "held": experts.count()}),
-        Some(Placement::Stored { cache_bytes }) => json!({
+        Placement::Device => json!({"experts": "gpu", "held": experts.count()}),
+        Placement::Mapped => json!({"experts": "mapped", "held": experts.count()}),
+        Placement::Split { device_bytes, cache_bytes } => json!({
+            "experts": "split",
+            "device_bytes": device_bytes,
+            "held": experts.held_on_device(device_bytes),
+            "cache_bytes": cache_bytes,
+        }),
+        Placement::Stored { cache_bytes } => json!({
             "experts": "stored",
             "cache_bytes": cache_bytes,
             "held": experts.held(cache_bytes),

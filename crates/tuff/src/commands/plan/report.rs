@@ -25,11 +25,7 @@ struct Homes {
 }
 
 /// The whole report; `placed` is where the routed experts live, if everything fits.
-pub(super) fn text(
-    file: &ModelFile,
-    planned: &Planned,
-    placed: Option<Option<Placement>>,
-) -> String {
+pub(super) fn text(file: &ModelFile, planned: &Planned, placed: Option<Placement>) -> String {
     let EngineConfig { slots, context, chunk, kv, .. } = planned.plan.config;
     let slots = units::count(slots, "slot");
     let sizes = format!("{slots} of {context} tokens, keys and values in {kv}, chunks of {chunk}");
@@ -38,31 +34,39 @@ pub(super) fn text(
     let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let columns = [("what", Side::Left), ("takes", Side::Right), ("where", Side::Left)];
     let mut text = format!("{}: {sizes}\n\n{}\n", file.name(), table(&columns, &cells));
-    for line in limits(planned) {
+    for line in limits(planned, placed) {
         text += &format!("{line}\n");
     }
     text + &verdict(planned, placed) + "\n"
 }
 
 /// What takes memory.
-fn rows(planned: &Planned, placed: Option<Option<Placement>>) -> Vec<Row> {
-    let MemoryPlan { weights, states, buffers, table_cache, program, config } = &planned.plan;
+fn rows(planned: &Planned, placed: Option<Placement>) -> Vec<Row> {
+    let MemoryPlan { weights, states, buffers, divided, table_cache, program, config } =
+        &planned.plan;
     let homes = match planned.on {
         Chosen::Gpu => Homes { weights: "GPU", states: "GPU" },
         Chosen::Cpu | Chosen::Reference => Homes { weights: "mapped file", states: "RAM" },
     };
     let experts = match placed {
-        Some(Some(Placement::Stored { cache_bytes })) => {
-            format!("file; {} in RAM", Size(cache_bytes))
+        Some(Placement::Stored { cache_bytes }) => format!("file; {} in RAM", Size(cache_bytes)),
+        Some(Placement::Split { device_bytes, cache_bytes }) => {
+            let beside = match cache_bytes {
+                Some(bytes) => format!("file, {} in RAM", Size(bytes)),
+                None => "mapped file".to_owned(),
+            };
+            format!("{} on GPU; {beside}", Size(device_bytes))
         }
         // In their formats of the file: what the least is stands in the error.
         None if planned.on != Chosen::Gpu => "file, in part in RAM".to_owned(),
+        None => "GPU, or in part beside it".to_owned(),
         _ => homes.weights.to_owned(),
     };
     let row = |what: &str, bytes: u64, home: &str| {
         let (what, home) = (what.to_owned(), home.to_owned());
         Row { what, bytes, home }
     };
+    let divided = if is_split(placed) { *divided } else { 0 };
     let of_slots = |what: &str| match config.slots {
         1 => what.to_owned(),
         slots => format!("{what}, {slots} slots"),
@@ -75,6 +79,7 @@ fn rows(planned: &Planned, placed: Option<Option<Placement>>) -> Vec<Row> {
         row(&of_slots("index keys"), states.index_keys, homes.states),
         row(&of_slots("drafting block's states"), states.drafting, homes.states),
         row("buffers of a window", *buffers, homes.states),
+        row("buffers beside the GPU", divided, "RAM"),
         row("n-gram rows kept", *table_cache, "RAM"),
         row("program and vocabulary", *program, "RAM"),
         row("routed experts", weights.experts.bytes, &experts),
@@ -85,7 +90,7 @@ fn rows(planned: &Planned, placed: Option<Option<Placement>>) -> Vec<Row> {
 }
 
 /// What there is, and what is needed of it.
-fn limits(planned: &Planned) -> Vec<String> {
+fn limits(planned: &Planned, placed: Option<Placement>) -> Vec<String> {
     let plan = &planned.plan;
     let ram = match planned.ram {
         Some(limit) => limit.to_string(),
@@ -98,8 +103,9 @@ fn limits(planned: &Planned) -> Vec<String> {
                 Some(limit) => limit.to_string(),
                 None => "what the GPU gives".to_owned(),
             };
-            lines.push(format!("GPU:     {vram}; {} needed", Size(plan.on_device())));
-            lines.push(format!("memory:  {ram}; {} needed", Size(plan.beside_device())));
+            let (all, least) = (Size(plan.on_device()), Size(plan.smallest_on_device()));
+            lines.push(format!("GPU:     {vram}; {all} needed, {least} without routed experts"));
+            lines.push(format!("memory:  {ram}; {} needed", Size(beside(plan, placed))));
         }
         Chosen::Cpu | Chosen::Reference => {
             lines.push(format!("memory:  {ram}"));
@@ -118,6 +124,23 @@ fn limits(planned: &Planned) -> Vec<String> {
     lines
 }
 
+/// Whether experts are on the GPU and beside it.
+fn is_split(placed: Option<Placement>) -> bool {
+    matches!(placed, Some(Placement::Split { .. }))
+}
+
+/// Bytes of memory that are needed beside a GPU, or used where not all experts have room there.
+pub(super) fn beside(plan: &MemoryPlan, placed: Option<Placement>) -> u64 {
+    let fixed = plan.beside_device();
+    match placed {
+        Some(Placement::Split { device_bytes, cache_bytes }) => {
+            let experts = cache_bytes.unwrap_or_else(|| plan.weights.experts.beside(device_bytes));
+            fixed.saturating_add(plan.divided).saturating_add(experts)
+        }
+        _ => fixed,
+    }
+}
+
 /// What the limit leaves for experts.
 fn room_for_experts(planned: &Planned) -> Option<String> {
     let left = planned.ram?.bytes.checked_sub(planned.plan.fixed())?;
@@ -129,11 +152,24 @@ fn room_for_experts(planned: &Planned) -> Option<String> {
 }
 
 /// What that comes to.
-pub(super) fn verdict(planned: &Planned, placed: Option<Option<Placement>>) -> String {
+pub(super) fn verdict(planned: &Planned, placed: Option<Placement>) -> String {
     let Some(placed) = placed else { return "The model does not fit.".to_owned() };
     match placed {
-        Some(Placement::Mapped) => "Everything fits: the model runs from memory.".to_owned(),
-        Some(Placement::Stored { cache_bytes }) => {
+        Placement::Mapped => "Everything fits: the model runs from memory.".to_owned(),
+        Placement::Split { device_bytes, cache_bytes } => {
+            let experts = &planned.plan.weights.experts;
+            let held = experts.held_on_device(device_bytes);
+            let share = units::percent(held as f64 / experts.count().max(1) as f64);
+            let others = match cache_bytes {
+                Some(_) => "read from the file when they are used",
+                None => "in memory",
+            };
+            format!(
+                "What every token needs fits on the GPU, and {share} of the experts; the others are \
+                 {others}, and the processors multiply them."
+            )
+        }
+        Placement::Stored { cache_bytes } => {
             let experts = &planned.plan.weights.experts;
             let share = experts.held(cache_bytes) as f64 / experts.count().max(1) as f64;
             format!(
@@ -142,9 +178,9 @@ pub(super) fn verdict(planned: &Planned, placed: Option<Option<Placement>>) -> S
                 units::percent(share)
             )
         }
-        None if planned.vram.is_none() => {
+        Placement::Device if planned.vram.is_none() => {
             "Whether it fits, the GPU says when it is loaded; --vram sets a limit.".to_owned()
         }
-        None => "Everything fits on the GPU.".to_owned(),
+        Placement::Device => "Everything fits on the GPU.".to_owned(),
     }
 }

@@ -1,0 +1,13 @@
+// out[rows[i]] = x[i].
+
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    let i = (group.x + group.y * p.grid) * THREADS + thread;
+    if i < p.rows * p.width {
+        let row = i / p.width;
+        out[rows[row] * p.width + i % p.width] = x[i];
+    }
+}
