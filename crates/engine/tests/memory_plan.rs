@@ -147,6 +147,7 @@ fn limit(bytes: u64) -> Option<MemoryLimit> {
 
 #[test]
 fn a_device_holds_all_experts_or_some_or_none_and_the_others_are_beside_it() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (_, checkpoint) = models().swap_remove(0);
     let plan = MemoryPlan::new(&checkpoint, &EngineConfig::default()).unwrap();
     let experts = plan.weights.experts;
@@ -193,6 +194,7 @@ fn a_device_holds_all_experts_or_some_or_none_and_the_others_are_beside_it() {
 
 #[test]
 fn experts_are_mapped_if_all_fit_stored_if_some_do_and_else_there_is_an_error() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (_, checkpoint) = models().swap_remove(0);
     let config = EngineConfig::default();
     let plan = MemoryPlan::new(&checkpoint, &config).unwrap();
@@ -221,6 +223,7 @@ fn experts_are_mapped_if_all_fit_stored_if_some_do_and_else_there_is_an_error() 
 
 #[test]
 fn a_context_that_is_told_to_fit_does() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (_, checkpoint) = models().swap_remove(0);
     let mtp = Some(NormExtent::Whole);
     for (mtp, slots, kv) in [(None, 1, KvType::F32), (mtp, 3, KvType::Q8_0)] {
@@ -243,6 +246,7 @@ fn a_context_that_is_told_to_fit_does() {
 
 #[test]
 fn sizes_that_the_model_does_not_have_are_refused() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let checkpoint = checkpoint("tiny-f32");
     let of = |config: EngineConfig| MemoryPlan::new(&checkpoint, &config);
     let config = EngineConfig { context: 100, ..EngineConfig::default() };
@@ -260,6 +264,7 @@ fn sizes_that_the_model_does_not_have_are_refused() {
 
 #[test]
 fn saved_states_get_what_the_model_leaves() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let checkpoint = checkpoint("tiny-f32");
     let plan = MemoryPlan::new(&checkpoint, &config(2, 16)).unwrap();
     let given = |bytes, asked| {
