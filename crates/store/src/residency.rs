@@ -2,10 +2,10 @@
 //! numbers only.
 //!
 //! Slots are of several classes: of each layer, or of experts of one size. Of a class the expert goes
-//! that was touched longest ago. Two kinds go before all others: what was expected and not used, and what a
-//! prompt read in passing. A prompt uses all layers one after the other, again with every portion;
-//! what it has just read is what it will use again last, so of those the newest goes first, and the
-//! experts that were there before it are still there after it.
+//! that was touched longest ago. Two kinds go before all others: what was expected and not used, and
+//! what a prompt read in passing. A prompt uses all layers one after the other, again with every
+//! portion; what it has just read is what it will use again last, so of those the newest goes first.
+//! Experts that were there before a prompt go only while it reads more at once than it has read yet.
 
 use std::collections::BTreeMap;
 
