@@ -79,7 +79,8 @@ impl<B: Backend> Engine<B> {
         if let Some(table) = stores.table() {
             table.expect(&self.ngrams);
         }
-        let Some(first) = self.weights.layers.first().filter(|_| stores.looks_ahead()) else {
+        let Some(first) = self.weights.layers.first().filter(|first| first.moe.forecast.is_some())
+        else {
             return;
         };
         self.tokens.clear();
