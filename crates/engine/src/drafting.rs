@@ -113,16 +113,8 @@ impl<B: Backend> Engine<B> {
             mtp.reserve(backend, step.slot, len + MAX_DEPTH)?;
         }
         let Scratch { layers, head: buffers, .. } = scratch;
-        let (hc, token_embd, embed_row) = (&weights.hc, &weights.token_embd, weights.embed_row);
-        let mut context = MtpContext {
-            backend: &mut *backend,
-            hc,
-            routing: routing(hp, config),
-            layers,
-            token_embd,
-            embed_row,
-            reads: &mut *reads,
-        };
+        let own = (&mut *backend, &mut *layers);
+        let mut context = MtpContext::new(own, weights, routing(hp, config), reads);
         mtp.step(&mut context, slots, steps);
         let full = mtp.weights.head.as_ref().unwrap_or(&weights.output);
         let full_bytes = mtp.weights.head_bytes.unwrap_or(weights.output_bytes);
@@ -130,7 +122,8 @@ impl<B: Backend> Engine<B> {
             (Some(subset), Head::Subset) => (&subset.matrix, subset.bytes, subset.vocab.len()),
             _ => (full, full_bytes, hp.vocab),
         };
-        let head = HeadWeights { mixer: &mtp.weights.head_hc, matrix, bytes, hc, rows };
+        let head =
+            HeadWeights { mixer: &mtp.weights.head_hc, matrix, bytes, hc: &weights.hc, rows };
         reads.bytes += head.bytes_read(mtp.last_rows.len());
         let io = (buffers, &mut layers.inject);
         let result = head.logits(backend, (&mtp.x, &mtp.last_rows), io, logits);
@@ -156,16 +149,8 @@ impl<B: Backend> Engine<B> {
         let Self { backend, weights, slots, scratch, mtp, hp, config, window, reads, .. } = self;
         let Some(mtp) = mtp else { return Ok(()) };
         let Scratch { x, layers, .. } = scratch;
-        let (hc, token_embd, embed_row) = (&weights.hc, &weights.token_embd, weights.embed_row);
-        let mut context = MtpContext {
-            backend: &mut *backend,
-            hc,
-            routing: routing(hp, config),
-            layers,
-            token_embd,
-            embed_row,
-            reads,
-        };
+        let own = (&mut *backend, layers);
+        let mut context = MtpContext::new(own, weights, routing(hp, config), reads);
         for (feed, run) in feeds.iter().zip(window.runs()) {
             let Feed { slot, tokens, commit, .. } = *feed;
             let history = slots.tokens(slot);

@@ -77,23 +77,7 @@ impl<B: Backend> Engine<B> {
         config: EngineConfig,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self, Error> {
-        Self::with_stores(backend, checkpoint, config, None, progress)
-    }
-
-    /// As [`Engine::new`], with experts and the n-gram table read as they are wanted, where there are
-    /// stores of them. Not a bit of a result differs.
-    ///
-    /// # Errors
-    /// As for [`Engine::new`].
-    pub fn with_stores(
-        backend: B,
-        checkpoint: &Checkpoint,
-        config: EngineConfig,
-        stores: Option<Stores>,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<Self, Error> {
-        let homes = WeightHomes { stores, split: None };
-        Self::with_homes(backend, checkpoint, config, homes, progress)
+        Self::with_homes(backend, checkpoint, config, WeightHomes::default(), progress)
     }
 
     /// As [`Engine::new`], with weights where `homes` says.

@@ -1,5 +1,5 @@
-//! Which experts the next layer will probably want: its router applied to what this layer reads. They
-//! are asked of the store while this layer is at work, and change no result.
+//! Which experts the next layer will probably want: its router applied to what this layer reads.
+//! They are asked of the store while this layer is at work, and change no result.
 
 use crate::engine::routing;
 use crate::layers::LayerPass;
@@ -30,7 +30,8 @@ impl<B: Backend> Forecast<B> {
     }
 }
 
-/// Asks for the experts that `next` is likely to choose for rows of which `u` is this layer's input.
+/// Asks for the experts that `next` is likely to choose for rows of which `u` is this layer's
+/// input.
 pub(crate) fn read_ahead<B: Backend>(
     backend: &mut B,
     next: &MoeLayer<B>,

@@ -70,8 +70,8 @@ impl<B: Backend> LayerPass<'_, B> {
         forecast::read_ahead(*backend, &first.moe, rows, routing.choice, &mut moe.forecast, u);
     }
 
-    /// The second half of a layer: token by token. What the layer `after` it will want is read ahead,
-    /// where experts are read at all.
+    /// The second half of a layer: token by token. What the layer `after` it will want is read
+    /// ahead, where experts are read at all.
     pub(crate) fn experts(
         &mut self,
         layer: &Layer<B>,

@@ -18,7 +18,7 @@ use crate::reads::WeightReads;
 use crate::scratch::LayerScratch;
 use crate::slots::{LayerState, Slots};
 use crate::speculation::MAX_DEPTH;
-use crate::weights::{Mixer, MtpWeights};
+use crate::weights::{Mixer, MtpWeights, Weights};
 use crate::{DraftStep, EngineConfig, Error};
 use kernels::Commit;
 use kernels::{Backend, HcShape, Run, Window};
@@ -113,6 +113,19 @@ pub(crate) struct MtpContext<'a, B: Backend> {
     /// Bytes of a row of it.
     pub(crate) embed_row: u64,
     pub(crate) reads: &'a mut WeightReads,
+}
+
+impl<'a, B: Backend> MtpContext<'a, B> {
+    /// What a pass borrows of the parts of an engine.
+    pub(crate) fn new(
+        (backend, layers): (&'a mut B, &'a mut LayerScratch<B>),
+        weights: &'a Weights<B>,
+        routing: Routing,
+        reads: &'a mut WeightReads,
+    ) -> Self {
+        let Weights { hc, token_embd, embed_row, .. } = weights;
+        Self { backend, hc, routing, layers, token_embd, embed_row: *embed_row, reads }
+    }
 }
 
 /// Rows of a trunk window that belong to one slot.

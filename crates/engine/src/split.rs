@@ -1,8 +1,8 @@
 //! Which routed experts a device holds that has no room for all of them.
 //!
-//! The device and whoever multiplies the others round differently. So the choice is made once, before
-//! a model is loaded, and is a part of what tells engines apart whose states may be exchanged: what is
-//! cached, and what a text wants, never changes it.
+//! The device and whoever multiplies the others round differently. So the choice is made once,
+//! before a model is loaded, and is a part of what tells engines apart whose states may be
+//! exchanged: what is cached, and what a text wants, never changes it.
 
 use crate::fingerprint::{self, Fingerprint};
 use crate::memory::expert_bytes;
@@ -76,8 +76,7 @@ pub fn number(checkpoint: &Checkpoint) -> u64 {
 }
 
 fn layers(checkpoint: &Checkpoint, block: DraftingBlock) -> Vec<&Moe> {
-    let drafting = checkpoint.mtp.as_ref().filter(|_| block == DraftingBlock::Loaded);
-    let drafting = drafting.map(|mtp| &mtp.layer);
+    let drafting = block.filter(checkpoint).map(|mtp| &mtp.layer);
     checkpoint.layers.iter().chain(drafting).map(|layer| &layer.moe).collect()
 }
 

@@ -1,9 +1,9 @@
 //! Weights that are read as windows want them: the routed experts and the n-gram table of a
 //! checkpoint whose files are larger than the memory.
 
-use crate::Error;
+use crate::{EngineConfig, Error};
 use kernels::stored::{ExpertSource, StoredExperts};
-use model::{Checkpoint, ExpertStacks, Moe, Purpose, Role, Tensor};
+use model::{Checkpoint, ExpertStacks, Moe, Mtp, Purpose, Role, Tensor};
 use std::path::Path;
 use std::sync::Arc;
 use store::{
@@ -82,14 +82,14 @@ impl Stores {
         settings: StoreSettings,
         disk: &OpenDisk<'_>,
     ) -> Result<Self, Error> {
-        let StoreSettings { experts, table, threads, way, .. } = settings;
+        let StoreSettings { experts, table, threads, .. } = settings;
         let used = checkpoint.hp.moe.used;
         let experts = match experts {
             Some(bytes) => {
-                let options = StoreOptions { bytes, used, threads, way };
+                let options = StoreOptions { bytes, used, threads };
                 let layout = layout(checkpoint, block)?;
                 let disks = layout.files.iter().map(|path| disk(path)).collect::<Result<_, _>>()?;
-                Some(Arc::new(ExpertStore::with_disks(&layout, disks, options)?))
+                Some(Arc::new(ExpertStore::new(&layout, disks, options)?))
             }
             None => None,
         };
@@ -97,7 +97,7 @@ impl Stores {
             Some(tensor) => {
                 let layout = table_layout(checkpoint, tensor)?;
                 let disk = disk(&layout.path)?;
-                Some(Arc::new(TableStore::with_disk(&layout, disk, (table, threads))?))
+                Some(Arc::new(TableStore::new(&layout, disk, (table, threads))?))
             }
             None => None,
         };
@@ -181,8 +181,9 @@ impl Stores {
     }
 }
 
-/// Keeps the weights in memory that every token needs, where the system allows: all but the experts and
-/// the n-gram table, which stores read. Those of a separate file of the drafting block are left out.
+/// Keeps the weights in memory that every token needs, where the system allows: all but the experts
+/// and the n-gram table, which stores read. Those of a separate file of the drafting block are left
+/// out.
 ///
 /// # Errors
 /// When the system does not allow it.
@@ -206,6 +207,18 @@ pub enum DraftingBlock {
     Left,
 }
 
+impl DraftingBlock {
+    /// Of an engine of these sizes.
+    pub fn of(config: &EngineConfig) -> Self {
+        if config.mtp.is_some() { Self::Loaded } else { Self::Left }
+    }
+
+    /// The block of a checkpoint that has one, if it is loaded.
+    pub(crate) fn filter(self, checkpoint: &Checkpoint) -> Option<&Mtp> {
+        checkpoint.mtp.as_ref().filter(|_| self == Self::Loaded)
+    }
+}
+
 /// Where the experts of a checkpoint lie.
 ///
 /// # Errors
@@ -216,7 +229,7 @@ pub fn layout(checkpoint: &Checkpoint, block: DraftingBlock) -> Result<Layout, E
     for layer in &checkpoint.layers {
         layers.push(layer_layout(&checkpoint.file, 0, &layer.moe)?);
     }
-    if let Some(mtp) = checkpoint.mtp.as_ref().filter(|_| block == DraftingBlock::Loaded) {
+    if let Some(mtp) = block.filter(checkpoint) {
         let (file, first) = match &checkpoint.mtp_file {
             Some(own) => (own, files.len()),
             None => (&checkpoint.file, 0),

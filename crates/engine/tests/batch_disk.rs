@@ -5,14 +5,14 @@
 
 mod common;
 
-use ::cpu::Isa;
+use ::cpu::{Cpu, Isa};
 use common::jobs::*;
 use common::{cpu, root};
 use engine::DraftingBlock::Loaded;
-use engine::batch::{Job, JobId, Limits, Scheduler};
+use engine::batch::{Job, JobId, Limits, Scheduler, SlotView};
 use engine::cache::StateCache;
-use engine::store::{Disk, FileDisk, StoreError, Way};
-use engine::{Engine, EngineConfig, Error, NormExtent, StoreSettings, Stores};
+use engine::store::{Disk, FileDisk, StoreError, StoreSize, Way};
+use engine::{Engine, EngineConfig, Error, NormExtent, StoreSettings, Stores, WeightHomes};
 use gguf::Gguf;
 use model::Checkpoint;
 use model::tokenizer::Tokenizer;
@@ -67,13 +67,13 @@ fn stores(checkpoint: &Checkpoint, one_in: &Arc<AtomicUsize>) -> Stores {
     open(need).unwrap()
 }
 
-#[test]
-fn requests_get_their_own_text_or_an_error_whatever_the_disk_does() {
+/// The sample model over the smallest memory that works, on a disk of which one read in `one_in`
+/// fails.
+fn scheduler_on(one_in: &Arc<AtomicUsize>) -> (Scheduler<Cpu>, Vec<Job>, Stores) {
     let file = Gguf::open(root().join("models/sample/sample.gguf")).unwrap();
     let checkpoint = Checkpoint::load(&file).unwrap();
     let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
     let jobs = sixteen(&tokenizer);
-    let expected = solo(&jobs);
     let config = EngineConfig {
         slots: 8,
         context: 400,
@@ -82,14 +82,43 @@ fn requests_get_their_own_text_or_an_error_whatever_the_disk_does() {
         mtp: Some(NormExtent::Whole),
         ..EngineConfig::default()
     };
-    let one_in = Arc::new(AtomicUsize::new(0));
-    let stores = stores(&checkpoint, &one_in);
+    let stores = stores(&checkpoint, one_in);
+    let homes = WeightHomes { stores: Some(stores.clone()), split: None };
     let backend = cpu(2, Isa::detect());
-    let engine =
-        Engine::with_stores(backend, &checkpoint, config, Some(stores.clone()), &mut |_| {})
-            .unwrap();
-    let mut scheduler = Scheduler::new(engine, tokenizer, Limits::default())
+    let engine = Engine::with_homes(backend, &checkpoint, config, homes, &mut |_| {}).unwrap();
+    let scheduler = Scheduler::new(engine, tokenizer, Limits::default())
         .with_cache(StateCache::for_states(4 << 20));
+    (scheduler, jobs, stores)
+}
+
+#[test]
+fn what_the_disk_says_is_told_to_all_whose_drafts_it_broke() {
+    let one_in = Arc::new(AtomicUsize::new(0));
+    let (mut scheduler, jobs, _) = scheduler_on(&one_in);
+    let drafting: Vec<Job> =
+        jobs.into_iter().map(|job| Job { drafts: "mtp:3".parse().unwrap(), ..job }).collect();
+    let ids: Vec<JobId> =
+        drafting.iter().map(|job| scheduler.submit(job.clone()).unwrap()).collect();
+    let mut log = Log::default();
+    // All eight slots draft when it goes bad.
+    let answers = |slot: SlotView| matches!(slot, SlotView::Answer { .. });
+    while !scheduler.slots().all(answers) {
+        log.step(&mut scheduler);
+    }
+    one_in.store(1, SeqCst);
+    log.run(&mut scheduler);
+    for id in ids {
+        let error = log.failed.get(&id).map(ToString::to_string).unwrap_or_default();
+        assert!(error.contains("bad sector") || log.done.contains_key(&id), "{error}");
+    }
+    assert!(log.failed.len() >= 8);
+}
+
+#[test]
+fn requests_get_their_own_text_or_an_error_whatever_the_disk_does() {
+    let one_in = Arc::new(AtomicUsize::new(0));
+    let (mut scheduler, jobs, stores) = scheduler_on(&one_in);
+    let expected = solo(&jobs);
     let mut failures = 0;
     for often in [0, 40, 3000, 400, 20_000, 0] {
         one_in.store(often, SeqCst);
@@ -113,9 +142,10 @@ fn requests_get_their_own_text_or_an_error_whatever_the_disk_does() {
             }
         }
         assert!(scheduler.is_idle());
-        let (held, slots) = stores.experts().unwrap().held();
+        let StoreSize { held, slots, .. } = stores.experts().unwrap().size();
         assert!(held <= slots);
     }
     let counters = stores.counters();
-    assert!(failures >= 16 && counters.failed >= failures / 8 && counters.dropped > 0);
+    assert!(failures >= 16 && counters.failed > 0, "{failures} of {counters:?}");
+    assert!(counters.dropped > 0);
 }

@@ -8,6 +8,7 @@
 
 mod common;
 
+use common::counting;
 use common::jobs::*;
 use cpu::Cpu;
 use engine::batch::{Job, JobId, Limits, Refused, Scheduler, Totals};
@@ -16,36 +17,11 @@ use engine::{Finish, SamplingParams};
 use model::tokenizer::{SpecialTokens, Tokenizer};
 use proptest::prelude::*;
 use proptest::test_runner::{TestRng, TestRunner};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The system's allocator, counting what is held.
-struct Counting;
-
-static HELD: AtomicIsize = AtomicIsize::new(0);
-
-// SAFETY: every call is passed on.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: passed on.
-        unsafe { System.dealloc(piece, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// What one test holds must not be counted by another.
-static ALONE: Mutex<()> = Mutex::new(());
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// Longest answer.
 const ANSWER: usize = 8;
@@ -314,7 +290,7 @@ fn runner(cases: u32, seed: u8) -> TestRunner {
 
 #[test]
 fn whatever_happens_nobody_gets_a_wrong_byte() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = counting::alone();
     let cases = (sizes(), proptest::collection::vec(an_op(), 20..60));
     let play = |(sizes, ops): (Sizes, Vec<Op>)| {
         let mut world = World::new(&sizes);
@@ -330,7 +306,7 @@ fn whatever_happens_nobody_gets_a_wrong_byte() {
 #[test]
 #[ignore = "takes a quarter of an hour"]
 fn three_hours_of_it_take_no_memory() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = counting::alone();
     let requests = Mutex::new(0);
     let cases = (sizes(), proptest::collection::vec(an_op(), 60..120));
     let play = |(sizes, ops): (Sizes, Vec<Op>)| {
@@ -339,7 +315,7 @@ fn three_hours_of_it_take_no_memory() {
         for _ in 0..4 {
             ops.iter().for_each(|op| world.apply(op));
             world.restart(false);
-            held.push(HELD.load(Ordering::Relaxed));
+            held.push(counting::held());
         }
         *requests.lock().unwrap() += world.before;
         // The first time the texts alone come to be known, and buffers find their sizes. A slot

@@ -15,40 +15,14 @@ use gguf::Gguf;
 use kernels::rope::RopeScaling;
 use kernels::{Commit, KvType};
 use model::Checkpoint;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicIsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-
-/// The system's allocator, counting what is held.
-struct Counting;
-
-static HELD: AtomicIsize = AtomicIsize::new(0);
-
-// SAFETY: every call is passed on.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: passed on.
-        unsafe { System.dealloc(piece, layout) }
-    }
-}
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// What one test holds must not be counted by another.
-static ALONE: Mutex<()> = Mutex::new(());
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// What an engine holds once all of its slots are full, in bytes: windows of all sizes were run,
 /// also such that are on trial, and the drafting block has drafted.
 fn held(checkpoint: &Checkpoint, config: EngineConfig) -> u64 {
-    let before = HELD.load(Ordering::Relaxed);
+    let before = counting::held();
     let mut engine = Engine::new(cpu(2, Isa::detect()), checkpoint, config, &mut |_| {}).unwrap();
     let mut logits = Vec::new();
     let tokens: Vec<u32> = (0..config.context as u32).map(|i| i * 7 % 500).collect();
@@ -70,7 +44,7 @@ fn held(checkpoint: &Checkpoint, config: EngineConfig) -> u64 {
         let feeds: Vec<Feed<'_>> = slots.map(feed).collect();
         engine.forward_into(&feeds, &mut logits).unwrap();
     }
-    let held = HELD.load(Ordering::Relaxed) - before;
+    let held = counting::held() - before;
     drop(engine);
     u64::try_from(held).unwrap()
 }
@@ -108,7 +82,7 @@ fn configs(checkpoint: &Checkpoint) -> Vec<EngineConfig> {
 /// out that fit; that the tenth is enough there is what makes the plan one of this engine.
 #[test]
 fn the_plan_is_what_is_allocated() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = counting::alone();
     for (name, checkpoint) in models() {
         for config in configs(&checkpoint) {
             let plan = MemoryPlan::new(&checkpoint, &config).unwrap();
@@ -124,7 +98,7 @@ fn the_plan_is_what_is_allocated() {
 /// With a context so long that the caches outweigh all else, the caches alone decide.
 #[test]
 fn full_caches_are_counted_to_the_row() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = counting::alone();
     let (_, checkpoint) = models().swap_remove(0);
     let context = 3000;
     let rope_scaling = RopeScaling::yarn(16.0, checkpoint.hp.context);
@@ -147,7 +121,7 @@ fn limit(bytes: u64) -> Option<MemoryLimit> {
 
 #[test]
 fn a_device_holds_all_experts_or_some_or_none_and_the_others_are_beside_it() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = counting::alone();
     let (_, checkpoint) = models().swap_remove(0);
     let plan = MemoryPlan::new(&checkpoint, &EngineConfig::default()).unwrap();
     let experts = plan.weights.experts;
@@ -194,7 +168,7 @@ fn a_device_holds_all_experts_or_some_or_none_and_the_others_are_beside_it() {
 
 #[test]
 fn experts_are_mapped_if_all_fit_stored_if_some_do_and_else_there_is_an_error() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = counting::alone();
     let (_, checkpoint) = models().swap_remove(0);
     let config = EngineConfig::default();
     let plan = MemoryPlan::new(&checkpoint, &config).unwrap();
@@ -223,7 +197,7 @@ fn experts_are_mapped_if_all_fit_stored_if_some_do_and_else_there_is_an_error() 
 
 #[test]
 fn a_context_that_is_told_to_fit_does() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = counting::alone();
     let (_, checkpoint) = models().swap_remove(0);
     let mtp = Some(NormExtent::Whole);
     for (mtp, slots, kv) in [(None, 1, KvType::F32), (mtp, 3, KvType::Q8_0)] {
@@ -246,7 +220,7 @@ fn a_context_that_is_told_to_fit_does() {
 
 #[test]
 fn sizes_that_the_model_does_not_have_are_refused() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = counting::alone();
     let checkpoint = checkpoint("tiny-f32");
     let of = |config: EngineConfig| MemoryPlan::new(&checkpoint, &config);
     let config = EngineConfig { context: 100, ..EngineConfig::default() };
@@ -264,7 +238,7 @@ fn sizes_that_the_model_does_not_have_are_refused() {
 
 #[test]
 fn saved_states_get_what_the_model_leaves() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = counting::alone();
     let checkpoint = checkpoint("tiny-f32");
     let plan = MemoryPlan::new(&checkpoint, &config(2, 16)).unwrap();
     let given = |bytes, asked| {

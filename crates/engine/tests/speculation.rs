@@ -234,8 +234,8 @@ fn proposers<'a>(
     all
 }
 
-/// The sample model's texts with the proposers that are `wanted`, as many texts as make two thousand
-/// tokens.
+/// The sample model's texts with the proposers that are `wanted`, as many texts as make two
+/// thousand tokens.
 fn two_thousand_tokens(sampling: &SamplingParams, wanted: impl Fn(&str) -> bool) {
     let (mut player, _) = Player::sample(0);
     let (mut plain, mut tokens) = (Vec::new(), 0);
@@ -302,8 +302,8 @@ fn drafts_from_a_part_of_the_vocabulary_give_the_same_text() {
     }
 }
 
-/// A random model's text with every proposer, and its states round by round. Of the pairs of a way to
-/// draw and a proposer only those that are `wanted`, by their numbers.
+/// A random model's text with every proposer, and its states round by round. Of the pairs of a way
+/// to draw and a proposer only those that are `wanted`, by their numbers.
 fn same_after_each_round(model: &str, wanted: impl Fn(usize, usize) -> bool) {
     let mut player = Player::fixture(model, 500);
     for (draw, sampling) in [greedy(), warm_with_penalties(), hot()].into_iter().enumerate() {
@@ -330,8 +330,8 @@ fn same_after_each_round(model: &str, wanted: impl Fn(usize, usize) -> bool) {
 /// The random models.
 const RANDOM: [&str; 3] = ["tiny-f32", "tiny-16bit", "quantmix"];
 
-/// Every proposer with one way to draw on each model, with every way on one model or another; those of
-/// the drafting block, which one model has, with one way here and more with the sample model.
+/// Every proposer with one way to draw on each model, with every way on one model or another; those
+/// of the drafting block, which one model has, with one way here and more with the sample model.
 fn a_third(model: &str) {
     let shift = RANDOM.iter().position(|name| *name == model).unwrap();
     same_after_each_round(model, |draw, number| (draw + number + shift) % 3 == 0);

@@ -38,6 +38,7 @@ pub use fault::Fault;
 pub use metadata::Metadata;
 pub use model::{Gguf, Locked, OpenOptions, ReadMode};
 pub use split::{COUNT_KEY, split_paths};
+pub use temp::TempFile;
 pub use tensor::TensorInfo;
 pub use tensor_type::{TensorType, TypeIdError};
 pub use value::{Array, Value, ValueType};

@@ -9,7 +9,7 @@ use crate::error::Error;
 
 /// A new file beside its target. Dropped without [`TempFile::commit`], it is removed.
 #[derive(Debug)]
-pub(crate) struct TempFile {
+pub struct TempFile {
     /// Empty once the file has its name.
     path: PathBuf,
     target: PathBuf,
@@ -17,7 +17,10 @@ pub(crate) struct TempFile {
 
 impl TempFile {
     /// Creates the file. It is to be closed before it is committed.
-    pub(crate) fn create(target: &Path) -> Result<(TempFile, File), Error> {
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn create(target: &Path) -> Result<(TempFile, File), Error> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -33,7 +36,10 @@ impl TempFile {
     }
 
     /// Gives the file its name, replacing an older file of that name.
-    pub(crate) fn commit(mut self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the older file stays.
+    pub fn commit(mut self) -> Result<(), Error> {
         fs::rename(&self.path, &self.target).map_err(|e| Error::io(&self.target, "write", e))?;
         self.path = PathBuf::new();
         Ok(())

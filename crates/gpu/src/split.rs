@@ -2,10 +2,11 @@
 //! only a part: both multiply at the same time, each those that it has.
 //!
 //! Which experts are where is said when they are loaded and never changes, since the two round
-//! differently. A window's experts are chosen on the device as ever; then the host fetches the choice
-//! and the rows, which is a wait in every such layer. It hands the device a list of the pairs whose
-//! experts are there, multiplies the others meanwhile, and puts their results at the pairs' own
-//! places. They are added up on the device, in the order of the choices, as if all came from there.
+//! differently. A window's experts are chosen on the device as ever; then the host fetches the
+//! choice and the rows, which is a wait in every such layer. It hands the device a list of the
+//! pairs whose experts are there, multiplies the others meanwhile, and puts their results at the
+//! pairs' own places. They are added up on the device, in the order of the choices, as if all came
+//! from there.
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]

@@ -1,5 +1,5 @@
-//! Whole models of which the GPU holds a part of the experts: near what others recorded, and the same
-//! bits however a token is computed, as long as the split is the same.
+//! Whole models of which the GPU holds a part of the experts: near what others recorded, and the
+//! same bits however a token is computed, as long as the split is the same.
 #![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
 
 mod common;

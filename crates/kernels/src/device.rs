@@ -90,11 +90,11 @@ pub trait Device {
         activations: Activations,
     ) -> Result<Self::Matrix, Error>;
 
-    /// Makes a stack of experts ready of which the `held` ones are to lie in the device's own memory
-    /// and the others stay where they are, to be multiplied where they are. Which ones are held
-    /// decides about bits, so it is said once, here. Such a stack is for [`crate::Moe::moe_experts`]
-    /// alone. A device that works in the host's memory has no use for it; the default is
-    /// [`Device::load_matrix`].
+    /// Makes a stack of experts ready of which the `held` ones are to lie in the device's own
+    /// memory and the others stay where they are, to be multiplied where they are. Which ones are
+    /// held decides about bits, so it is said once, here. Such a stack is for
+    /// [`crate::Moe::moe_experts`] alone. A device that works in the host's memory has no use for
+    /// it; the default is [`Device::load_matrix`].
     ///
     /// # Errors
     /// As for [`Device::load_matrix`].
@@ -108,9 +108,9 @@ pub trait Device {
         self.load_matrix(weight, activations)
     }
 
-    /// Makes a table ready whose rows are only ever gathered ([`Ple::ple_gather`]). It may be larger
-    /// than the device's memory, so a device with memory of its own leaves it where it is; the
-    /// default is [`Device::load_matrix`].
+    /// Makes a table ready whose rows are only ever gathered ([`Ple::ple_gather`]). It may be
+    /// larger than the device's memory, so a device with memory of its own leaves it where it is;
+    /// the default is [`Device::load_matrix`].
     ///
     /// # Errors
     /// As for [`Device::load_matrix`].

@@ -4,7 +4,7 @@ use crate::KvType;
 use gguf::TensorType;
 
 /// An error of a kernel device.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The weight's block format has no kernel on this device.
     #[error("tensor {name}: format {} has no kernel on the {device} backend", ty.name())]

@@ -19,8 +19,8 @@ pub trait Moe: Device {
         plan: &mut Self::Plan,
     );
 
-    /// As [`Moe::moe_plan`], with dials turned; `held[e]` tells which experts are in memory. Devices
-    /// without use for dials choose as the router does.
+    /// As [`Moe::moe_plan`], with dials turned; `held[e]` tells which experts are in memory.
+    /// Devices without use for dials choose as the router does.
     fn moe_plan_dialled(
         &mut self,
         logits: &Self::Buffer,
@@ -59,15 +59,15 @@ pub trait Moe: Device {
     );
 
     /// What is wanted of experts that a store holds begins to be read, see
-    /// [`crate::stored::ExpertSource::want`]. For devices without a use for a store there is nothing
-    /// to do.
+    /// [`crate::stored::ExpertSource::want`]. For devices without a use for a store there is
+    /// nothing to do.
     fn moe_want(&mut self, plan: &Self::Plan, stored: &StoredExperts) {
         let _ = (plan, stored);
     }
 
     /// [`Moe::moe_gate_up`] and [`Moe::moe_down`]. Experts that a store holds, and of which
-    /// [`Moe::moe_want`] told it, may be taken from there instead of from the matrices: the bytes are
-    /// the same.
+    /// [`Moe::moe_want`] told it, may be taken from there instead of from the matrices: the bytes
+    /// are the same.
     fn moe_experts(
         &mut self,
         plan: &Self::Plan,
@@ -99,15 +99,13 @@ pub struct RoutingDials {
     /// In place of a chosen expert that is not in memory, the likeliest one is used that is, not
     /// chosen yet, and has at least this share of the chosen one's probability: above 0, at most 1.
     pub prefer_resident: Option<f32>,
-    /// A window of 2 to [`RoutingDials::MAX_BUDGET_ROWS`] rows uses at most so many experts of a layer:
-    /// those of the largest probability summed over its rows.
+    /// A window of 2 to [`MAX_DEFERRED`](crate::window::MAX_DEFERRED) rows, as checking drafts
+    /// makes them, uses at most so many experts of a layer: those of the largest probability summed
+    /// over its rows.
     pub window_experts: Option<usize>,
 }
 
 impl RoutingDials {
-    /// Rows of windows that check drafts, at most; larger ones are prompts.
-    pub const MAX_BUDGET_ROWS: usize = 16;
-
     /// Whether every expert is the router's own choice.
     pub fn is_exact(&self) -> bool {
         *self == Self::default()

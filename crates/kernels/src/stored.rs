@@ -14,10 +14,10 @@ pub trait ExpertSource: Debug + Send + Sync {
     /// memory begins to be read. Whatever was wanted before and not taken is forgotten.
     fn want(&self, layer: usize, experts: &mut dyn Iterator<Item = usize>, rows: usize);
 
-    /// Waits until some of the wanted experts are in memory, and puts those into `taken` in place of
-    /// what it held; none are left to take when it stays empty. They stay in memory as long as what
-    /// was taken is held, and to hold all of them at once there may be no room: use some, drop them,
-    /// take the next.
+    /// Waits until some of the wanted experts are in memory, and puts those into `taken` in place
+    /// of what it held; none are left to take when it stays empty. They stay in memory as long as
+    /// what was taken is held, and to hold all of them at once there may be no room: use some, drop
+    /// them, take the next.
     ///
     /// # Errors
     /// [`Error::Storage`] when one cannot be read. Nothing is wanted any more then.

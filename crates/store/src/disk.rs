@@ -22,8 +22,8 @@ pub enum Way {
 
 /// A file as a source of bytes; tests put faulty ones in its place.
 pub trait Disk: Debug + Send + Sync {
-    /// Reads up to `buffer.len()` bytes from `offset` on; 0 at the end. Offset, length and address are
-    /// multiples of 4096 bytes.
+    /// Reads up to `buffer.len()` bytes from `offset` on; 0 at the end. Offset, length and address
+    /// are multiples of 4096 bytes.
     ///
     /// # Errors
     /// What the system says.

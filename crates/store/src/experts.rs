@@ -4,7 +4,7 @@ use crate::disk::read_part;
 use crate::layout::Layout;
 use crate::pool::{ReadPool, lock};
 use crate::state::{self, Sharing, State};
-use crate::{Counters, Disk, FileDisk, Profile, StoreError, Way};
+use crate::{Counters, Disk, Profile, StoreError};
 use kernels::stored::{ExpertSource, TakenExpert};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,8 +20,6 @@ pub struct StoreOptions {
     pub used: usize,
     /// Reads under way at once, at most.
     pub threads: usize,
-    /// How bytes come from the disk.
-    pub way: Way,
 }
 
 /// How large a store is.
@@ -57,23 +55,11 @@ struct Shared {
 }
 
 impl ExpertStore {
-    /// Opens the files of a layout.
+    /// A store over `disks`, a source of bytes for every file of the layout.
     ///
     /// # Errors
-    /// When a file cannot be opened, the layout cannot be, or the memory is too small.
-    pub fn open(layout: &Layout, options: StoreOptions) -> Result<Self, StoreError> {
-        let open = |path| -> Result<Box<dyn Disk>, StoreError> {
-            Ok(Box::new(FileDisk::open(path, options.way)?))
-        };
-        let disks = layout.files.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
-        Self::with_disks(layout, disks, options)
-    }
-
-    /// As [`ExpertStore::open`], with a source of bytes for every file of the layout.
-    ///
-    /// # Errors
-    /// As [`ExpertStore::open`].
-    pub fn with_disks(
+    /// When the layout cannot be, or the memory is too small.
+    pub fn new(
         layout: &Layout,
         disks: Vec<Box<dyn Disk>>,
         options: StoreOptions,
@@ -100,8 +86,8 @@ impl ExpertStore {
         layout.layers.iter().map(|l| (l.experts * state::slot_bytes(l)) as u64).sum()
     }
 
-    /// Reads the experts that were wanted most in earlier runs into free slots, while nothing else is
-    /// to be read.
+    /// Reads the experts that were wanted most in earlier runs into free slots, while nothing else
+    /// is to be read.
     pub fn warm(&self, profile: &Profile) {
         let reads = lock(&self.shared.state).warm(profile.hottest());
         self.read(reads);
@@ -110,11 +96,6 @@ impl ExpertStore {
     /// What was done so far.
     pub fn counters(&self) -> Counters {
         lock(&self.shared.state).counters()
-    }
-
-    /// Experts in memory, and slots for them.
-    pub fn held(&self) -> (usize, usize) {
-        lock(&self.shared.state).held()
     }
 
     /// How large it is.

@@ -32,8 +32,8 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// A lock that a panic of another thread does not take away: what it guards is whole between any two
-/// statements that change it.
+/// A lock that a panic of another thread does not take away: what it guards is whole between any
+/// two statements that change it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,13 +1,17 @@
 //! Which experts were wanted how often, kept from one run to the next.
 //!
-//! Little-endian: `TUFFHOT1`, fingerprint of the model (8 bytes), number of experts (4), uses of each
-//! expert of each layer (4 each), FNV-1a of everything before (8). A file that is damaged or belongs to
-//! another model is of no use and of no harm: which experts are read early changes no result.
+//! Little-endian: `TUFFHOT1`, fingerprint of the model (8 bytes), number of experts (4), uses of
+//! each expert of each layer (4 each), XXH3 of everything before (8). A file that is damaged or
+//! belongs to another model is of no use and of no harm: which experts are read early changes no
+//! result.
 
 use crate::StoreError;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use gguf::TempFile;
+use std::fmt;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
+use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 8] = b"TUFFHOT1";
 
@@ -32,8 +36,8 @@ impl Profile {
         used.into_iter()
     }
 
-    /// Adds an earlier run's uses, at half their weight, so that the latest text counts most. Those of
-    /// another model are left out.
+    /// Adds an earlier run's uses, at half their weight, so that the latest text counts most. Those
+    /// of another model are left out.
     pub fn add_earlier(&mut self, earlier: &Self) {
         if earlier.model == self.model && earlier.uses.len() == self.uses.len() {
             for (uses, before) in self.uses.iter_mut().zip(&earlier.uses) {
@@ -57,7 +61,7 @@ impl Profile {
 
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(8)?)?;
-        if sum != checksum(body).to_le_bytes() {
+        if sum != xxh3_64(body).to_le_bytes() {
             return None;
         }
         let rest = body.strip_prefix(MAGIC)?;
@@ -75,7 +79,7 @@ impl Profile {
     /// # Errors
     /// [`StoreError::Profile`]; what was there stays as it was.
     pub fn save(&self, path: &Path) -> Result<(), StoreError> {
-        let fault = |error: &io::Error| StoreError::Profile {
+        let fault = |error: &dyn fmt::Display| StoreError::Profile {
             path: path.to_owned(),
             what: format!("it cannot be written: {error}"),
         };
@@ -84,29 +88,18 @@ impl Profile {
         bytes.extend_from_slice(&self.model.to_le_bytes());
         bytes.extend_from_slice(&(self.uses.len() as u32).to_le_bytes());
         self.uses.iter().for_each(|uses| bytes.extend_from_slice(&uses.to_le_bytes()));
-        bytes.extend_from_slice(&checksum(&bytes).to_le_bytes());
-        let unfinished = path.with_extension(format!("{}.part", std::process::id()));
-        let written = File::create(&unfinished).and_then(|mut file| {
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&unfinished, path)
-        });
-        written.map_err(|error| {
-            let _ = fs::remove_file(&unfinished);
-            fault(&error)
-        })
+        bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
+        let (unfinished, mut file) = TempFile::create(path).map_err(|e| fault(&e))?;
+        file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(|e| fault(&e))?;
+        drop(file);
+        unfinished.commit().map_err(|e| fault(&e))
     }
-}
-
-/// FNV-1a over 64 bits.
-fn checksum(bytes: &[u8]) -> u64 {
-    let step = |sum: u64, &byte: &u8| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn profile() -> Profile {
         Profile { model: 7, uses: vec![0, 5, 1, 5, 9, 0] }

@@ -1,11 +1,12 @@
 //! Which experts have a slot, and which of them goes when slots run out. No memory is moved here:
 //! numbers only.
 //!
-//! Slots are of several classes: of each layer, or of experts of one size. Of a class the expert goes
-//! that was touched longest ago. Two kinds go before all others: what was expected and not used, and
-//! what a prompt read in passing. A prompt uses all layers one after the other, again with every
-//! portion; what it has just read is what it will use again last, so of those the newest goes first.
-//! Experts that were there before a prompt go only while it reads more at once than it has read yet.
+//! Slots are of several classes: of each layer, or of experts of one size. Of a class the expert
+//! goes that was touched longest ago. Two kinds go before all others: what was expected and not
+//! used, and what a prompt read in passing. A prompt uses all layers one after the other, again
+//! with every portion; what it has just read is what it will use again last, so of those the newest
+//! goes first. Experts that were there before a prompt go only while it reads more at once than it
+//! has read yet.
 
 use std::collections::BTreeMap;
 
@@ -61,13 +62,8 @@ impl Residency {
         self.classes[class].slots
     }
 
-    /// Experts that are listed, of all classes.
-    pub(crate) fn listed(&self) -> usize {
-        self.classes.iter().map(|class| class.order.len()).sum()
-    }
-
     /// Experts of a class that are listed.
-    pub(crate) fn listed_of(&self, class: usize) -> usize {
+    pub(crate) fn listed(&self, class: usize) -> usize {
         self.classes[class].order.len()
     }
 
@@ -151,7 +147,7 @@ mod tests {
         assert_eq!(fill(&mut r, 0, 4, Heat::Warm), Some(2));
         assert_eq!(fill(&mut r, 0, 5, Heat::Warm), Some(3));
         assert_eq!(fill(&mut r, 0, 6, Heat::Warm), Some(1));
-        assert_eq!((r.listed(), r.slots(0)), (3, 3));
+        assert_eq!((r.listed(0), r.slots(0)), (3, 3));
     }
 
     #[test]

@@ -8,13 +8,11 @@ use crate::residency::{Heat, Residency, Room};
 use crate::{Profile, StoreError, StoreSize};
 use gguf::Bytes;
 use kernels::stored::TakenExpert;
+use kernels::window::MAX_DEFERRED;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Windows of more rows than this are prompts: they use most experts of every layer in passing.
-pub(crate) const MAX_DECODE_ROWS: usize = 16;
 
 /// Expected experts that may be in the making at once, at most.
 const MAX_EXPECTED: usize = 32;
@@ -125,8 +123,8 @@ pub(crate) struct State {
 /// Which layers share slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// None: layers come round in a circle, and in a common pool that holds little more than a round
-    /// every expert would go just before it is wanted again.
+    /// None: layers come round in a circle, and in a common pool that holds little more than a
+    /// round every expert would go just before it is wanted again.
     OwnSlots,
     /// Those with matrices of the same sizes, where memory is too short for the other.
     SameSize,
@@ -208,7 +206,8 @@ impl State {
         self.failed = None;
         self.wanted.window += 1;
         self.wanted.layer = layer;
-        let heat = if rows > MAX_DECODE_ROWS { Heat::Cold } else { Heat::Warm };
+        // Windows that are too large to check drafts are prompts: they use most experts in passing.
+        let heat = if rows > MAX_DEFERRED { Heat::Cold } else { Heat::Warm };
         self.wanted.heat = Some(heat);
         self.wanted.clear();
         for (place, expert) in experts.enumerate() {
@@ -381,9 +380,9 @@ impl State {
         added
     }
 
-    /// Experts to be read when nothing else is, as long as slots are free; numbers beyond the model,
-    /// as a list of a run with a drafting block has them for one without, are passed over. Returns
-    /// the most reads that are added.
+    /// Experts to be read when nothing else is, as long as slots are free; numbers beyond the
+    /// model, as a list of a run with a drafting block has them for one without, are passed over.
+    /// Returns the most reads that are added.
     pub(crate) fn warm(&mut self, experts: impl Iterator<Item = u32>) -> usize {
         let before = self.warming.len();
         let all = self.places.len();
@@ -457,8 +456,8 @@ impl State {
         let why = *why;
         let count = parts.len();
         if parts.iter().any(Option::is_none) {
-            // A part is missing: as if nothing had been read. Buffers stay in the order of the parts,
-            // whose sizes differ.
+            // A part is missing: as if nothing had been read. Buffers stay in the order of the
+            // parts, whose sizes differ.
             let again = waiting.iter_mut().zip(parts).filter_map(|(waiting, part)| {
                 waiting.take().or_else(|| Arc::into_inner(part.take()?.buffer))
             });
@@ -553,12 +552,6 @@ impl State {
         Counters { reading: self.busy.total(), ..self.counters }
     }
 
-    /// Experts in memory, and slots.
-    pub(crate) fn held(&self) -> (usize, usize) {
-        let slots = (0..self.spare.len()).map(|class| self.residency.slots(class)).sum();
-        (self.residency.listed(), slots)
-    }
-
     pub(crate) fn size(&self) -> StoreSize {
         let mut size = StoreSize { experts: self.places.len(), ..StoreSize::default() };
         let mut kinds: Vec<Option<u64>> = vec![None; self.spare.len()];
@@ -571,7 +564,7 @@ impl State {
         size.matrix_bytes = bytes / matrices.max(1);
         for (class, kind) in kinds.iter().enumerate() {
             let bytes = kind.unwrap_or(0);
-            let (slots, held) = (self.residency.slots(class), self.residency.listed_of(class));
+            let (slots, held) = (self.residency.slots(class), self.residency.listed(class));
             size.slots += slots;
             size.held += held;
             size.bytes += slots as u64 * bytes;

@@ -7,7 +7,7 @@
 use crate::buffer::{BLOCK, Buffer};
 use crate::disk::read_part;
 use crate::pool::{ReadPool, lock};
-use crate::{Disk, FileDisk, StoreError, Way};
+use crate::{Disk, StoreError};
 use kernels::stored::TableSource;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -80,24 +80,11 @@ struct Failure {
 }
 
 impl TableStore {
-    /// Opens the table's file; keeps up to `bytes` bytes of rows.
+    /// A table over `disk`, its file; keeps up to `bytes` bytes of rows.
     ///
     /// # Errors
-    /// When the file cannot be opened or the threads not be started.
-    pub fn open(
-        layout: &TableLayout,
-        (bytes, threads): (u64, usize),
-        way: Way,
-    ) -> Result<Self, StoreError> {
-        let disk = Box::new(FileDisk::open(&layout.path, way)?);
-        Self::with_disk(layout, disk, (bytes, threads))
-    }
-
-    /// As [`TableStore::open`], over a source of bytes.
-    ///
-    /// # Errors
-    /// As [`TableStore::open`].
-    pub fn with_disk(
+    /// When the layout cannot be, or the threads cannot be started.
+    pub fn new(
         layout: &TableLayout,
         disk: Box<dyn Disk>,
         (bytes, threads): (u64, usize),

@@ -8,7 +8,7 @@ use common::*;
 use kernels::stored::{ExpertSource, TakenExpert};
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::SeqCst;
-use store::{ExpertStore, StoreError};
+use store::{ExpertStore, StoreError, StoreSize};
 
 /// Takes all that was wanted, checks every byte, and returns the number.
 fn take_all(store: &ExpertStore, world: &World, layer: usize, experts: &[usize]) -> usize {
@@ -49,7 +49,7 @@ fn every_expert_is_what_the_file_has() {
         }
         let counters = store.counters();
         assert!(counters.held <= counters.wanted && counters.failed == 0);
-        let (held, slots) = store.held();
+        let StoreSize { held, slots, .. } = store.size();
         assert!(held <= slots);
         if slots == 24 {
             assert_eq!(counters.dropped, 0);
@@ -128,7 +128,7 @@ fn what_was_expected_is_there_and_what_was_expected_in_vain_goes_first() {
     want(&store, 0, &[0, 1], 1);
     store.expect(1, &[3, 4, 5]);
     take_all(&store, &world, 0, &[0, 1]);
-    while store.held().0 < 5 {
+    while store.size().held < 5 {
         std::thread::yield_now();
     }
     want(&store, 1, &[3, 4, 9], 1);
@@ -178,7 +178,7 @@ proptest! {
             want(&store, layer, &experts, if prompt { 64 } else { 1 });
             store.expect((layer + later) % 3, &guesses);
             take_all(&store, &world, layer, &experts);
-            let (held, slots) = store.held();
+            let StoreSize { held, slots, .. } = store.size();
             prop_assert!(held <= slots);
         }
     }

@@ -1,5 +1,5 @@
-//! Experts that are read before anybody wants them, when what was guessed fails, is wanted half way,
-//! or comes from a list of somebody else: nobody waits for ever, and no slot is lost.
+//! Experts that are read before anybody wants them, when what was guessed fails, is wanted half
+//! way, or comes from a list of somebody else: nobody waits for ever, and no slot is lost.
 #![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
 
 mod common;
@@ -7,7 +7,7 @@ mod common;
 use common::*;
 use kernels::stored::{ExpertSource, TakenExpert};
 use std::sync::atomic::Ordering::SeqCst;
-use store::{ExpertStore, Profile};
+use store::{ExpertStore, Profile, StoreSize};
 
 fn check(store: &ExpertStore, world: &World, layer: usize, experts: &[usize]) {
     store.want(layer, &mut experts.iter().copied(), 1);
@@ -74,7 +74,7 @@ fn a_list_of_more_experts_than_the_model_has_does_no_harm() {
     for layer in 0..2 {
         check(&store, &world, layer, &[0, 1, 2, 3, 4, 5, 6, 7]);
     }
-    while store.held().0 < 16 {
+    while store.size().held < 16 {
         std::thread::yield_now();
     }
     assert_eq!(store.counters().bytes, world.layout.bytes());
@@ -138,6 +138,6 @@ fn faults_at_times_cost_no_slots() {
             check(&store, &world, layer, &[0, 1, 2, 3, 4, 5, 6, 7]);
         }
     }
-    let (held, slots) = store.held();
+    let StoreSize { held, slots, .. } = store.size();
     assert_eq!(held, slots);
 }

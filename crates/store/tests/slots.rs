@@ -13,7 +13,7 @@ use store::{ExpertStore, Profile, StoreError};
 fn smallest(world: &World) -> ExpertStore {
     let Err(StoreError::TooSmall { need, .. }) = world.try_store(0, 2) else { panic!() };
     let store = world.try_store(need, 2).unwrap();
-    assert_eq!(store.held().1, 4);
+    assert_eq!(store.size().slots, 4);
     store
 }
 
@@ -57,7 +57,7 @@ fn what_is_worked_on_keeps_its_memory_and_others_wait() {
     want(&store, 0, &[4, 5]);
     store.expect(0, &[6]);
     let counters = store.counters().since(&before);
-    assert_eq!((store.held().0, counters.dropped), (4, 0));
+    assert_eq!((store.size().held, counters.dropped), (4, 0));
     for TakenExpert { place, parts } in held.iter().flatten() {
         let want = world.parts(0, *place);
         assert!(parts.iter().zip(want).all(|(found, want)| found[..] == *want));
@@ -95,7 +95,7 @@ fn a_guess_that_is_wanted_before_it_is_read_was_not_in_vain_and_is_not_a_guess_a
     assert_eq!((counters.expected, counters.under_way, counters.in_vain), (0, 2, 0));
     // All of a layer's quarter is there for new ones.
     store.expect(1, &[3, 4]);
-    while store.held().0 < 6 {
+    while store.size().held < 6 {
         std::thread::yield_now();
     }
 }
@@ -154,7 +154,7 @@ fn hot_experts_of_earlier_runs_fill_free_slots_and_drive_nothing_out() {
     want(&store, 0, &[0, 1]);
     take_all(&store);
     store.warm(&Profile { model: 0, uses: vec![0, 0, 1, 2, 3, 4, 5, 6] });
-    while store.held().0 < 4 {
+    while store.size().held < 4 {
         std::thread::yield_now();
     }
     // What is wanted now is read after all that is warm.

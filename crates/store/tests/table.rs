@@ -31,7 +31,7 @@ fn rows_are_the_file_s_in_the_order_asked_for() {
     let world = World::new(3, 8);
     for way in [Way::Direct, Way::Cached] {
         let layout = layout(&world);
-        let table = TableStore::open(&layout, (0, 4), way).unwrap();
+        let table = TableStore::new(&layout, world.disk(way), (0, 4)).unwrap();
         check(&table, &world, &[]);
         check(&table, &world, &[0, layout.rows - 1, 5, 5, 0]);
         assert_eq!(table.rows_read(), 3);
@@ -50,8 +50,7 @@ fn rows_are_the_file_s_in_the_order_asked_for() {
 fn a_row_that_fails_is_read_again_when_asked_again() {
     let world = World::new(3, 8);
     let faults = Arc::new(Faults::new());
-    let table =
-        TableStore::with_disk(&layout(&world), world.faulty_disk(&faults), (1 << 20, 3)).unwrap();
+    let table = TableStore::new(&layout(&world), world.faulty_disk(&faults), (1 << 20, 3)).unwrap();
     faults.fail.store(true, SeqCst);
     table.expect(&[1, 2]);
     let mut out = Vec::new();
@@ -69,11 +68,11 @@ fn a_row_that_fails_is_read_again_when_asked_again() {
 #[test]
 fn rows_beyond_the_table_are_refused() {
     let world = World::new(1, 2);
-    let table = TableStore::open(&layout(&world), (0, 1), Way::Cached).unwrap();
+    let table = TableStore::new(&layout(&world), world.disk(Way::Cached), (0, 1)).unwrap();
     let mut out = Vec::new();
     assert!(table.rows(&[layout(&world).rows], &mut out).is_err());
     let nowhere = TableLayout { rows: u64::MAX, ..layout(&world) };
-    assert!(TableStore::open(&nowhere, (0, 1), Way::Cached).is_err());
+    assert!(TableStore::new(&nowhere, world.disk(Way::Cached), (0, 1)).is_err());
 }
 
 #[test]
@@ -81,7 +80,7 @@ fn rows_that_nobody_comes_for_take_no_more_room_than_others() {
     let world = World::new(3, 8);
     let faults = Arc::new(Faults::new());
     let layout = layout(&world);
-    let table = TableStore::with_disk(&layout, world.faulty_disk(&faults), (0, 3)).unwrap();
+    let table = TableStore::new(&layout, world.faulty_disk(&faults), (0, 3)).unwrap();
     for row in 0..500 {
         table.expect(&[row]);
     }

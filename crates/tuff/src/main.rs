@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod cache_folder;
 mod cli;
 mod columns;
 mod commands;

@@ -103,21 +103,18 @@ pub(crate) fn saved_states(
 /// Where a model's weights will live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
-    /// What of it is held in memory.
-    pub(crate) held: InMemory,
-    /// Bytes of the GPU for experts, where it does not hold all of them.
-    pub(crate) on_gpu: Option<u64>,
+    /// The experts.
+    pub(crate) placement: Placement,
+    /// Bytes of rows of the n-gram table that are kept, where the rest of it is left in the file;
+    /// always where experts are.
+    pub(crate) table: Option<u64>,
 }
 
-/// What of a model is held in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum InMemory {
-    /// All of it, as far as the system has not taken pages of the file back.
-    Whole,
-    /// All but the n-gram table, of which so many bytes of rows are kept.
-    TableApart { table: u64 },
-    /// The experts have so many bytes, rows of the n-gram table so many.
-    ExpertsApart { experts: u64, table: u64 },
+impl Placed {
+    /// Whether the GPU holds a part of the experts.
+    pub(crate) fn is_split(&self) -> bool {
+        self.placement.device_bytes().is_some()
+    }
 }
 
 /// Looks where a model's weights will live, before it is loaded.
@@ -156,26 +153,14 @@ pub(crate) fn placement(
     };
     let limit = limit.map_or("no limit".to_owned(), |limit| format!("at most {limit}"));
     tracing::info!("memory: {} and {experts}; {limit}", Size(need));
-    let table = plan.table_cache;
-    // The table counts for nothing in the plan: it is read, or lies in memory that nothing else needs.
+    // The table counts for nothing in the plan: it is read, or lies in memory that nothing else
+    // needs.
     let with_table = plan.whole().saturating_add(plan.weights.table);
-    let held = match placement {
-        Placement::Stored { cache_bytes }
-        | Placement::Split { cache_bytes: Some(cache_bytes), .. } => {
-            InMemory::ExpertsApart { experts: cache_bytes, table }
-        }
-        Placement::Mapped if planned.ram.is_some_and(|ram| ram.bytes < with_table) => {
-            InMemory::TableApart { table }
-        }
-        Placement::Mapped | Placement::Device | Placement::Split { cache_bytes: None, .. } => {
-            InMemory::Whole
-        }
+    let apart = match placement {
+        Placement::Mapped => planned.ram.is_some_and(|ram| ram.bytes < with_table),
+        _ => placement.cache_bytes().is_some(),
     };
-    let on_gpu = match placement {
-        Placement::Split { device_bytes, .. } => Some(device_bytes),
-        Placement::Mapped | Placement::Stored { .. } | Placement::Device => None,
-    };
-    Ok(Placed { held, on_gpu })
+    Ok(Placed { placement, table: apart.then_some(plan.table_cache) })
 }
 
 /// Which experts the GPU holds, where it does not hold all of them: those that earlier runs wanted
@@ -186,12 +171,8 @@ pub(crate) fn split(
     placed: &Placed,
     hot: Option<&Profile>,
 ) -> Option<ExpertSplit> {
-    let bytes = placed.on_gpu?;
-    let block = match config.mtp {
-        Some(_) => DraftingBlock::Loaded,
-        None => DraftingBlock::Left,
-    };
-    let split = ExpertSplit::new(checkpoint, block, (bytes, &on_gpu), hot);
+    let bytes = placed.placement.device_bytes()?;
+    let split = ExpertSplit::new(checkpoint, DraftingBlock::of(config), (bytes, &on_gpu), hot);
     let (held, count) = (split.held(), split.count());
     let why = if hot.is_some() { ", those that earlier runs wanted most" } else { "" };
     tracing::info!("experts: {held} of {count} on the GPU{why}; {} beside it", count - held);

@@ -263,7 +263,7 @@ pub(crate) fn load<B: Backend>(
     (device, show): (&DeviceArgs, Show),
 ) -> Result<Engine<B>, Error> {
     let placed = memory::placement(checkpoint, device, &config)?;
-    let hot = placed.on_gpu.and_then(|_| stored::hottest(checkpoint));
+    let hot = if placed.is_split() { stored::hottest(checkpoint) } else { None };
     let split = memory::split(checkpoint, &config, &placed, hot.as_ref());
     let stores = stored::open(checkpoint, device, &config, &placed)?;
     let tensors = match config.mtp {
@@ -276,7 +276,7 @@ pub(crate) fn load<B: Backend>(
     let homes = WeightHomes { stores, split };
     let engine = Engine::with_homes(backend, checkpoint, config, homes, &mut show)?;
     progress.clear();
-    if let Some(stores) = engine.stores().filter(|_| placed.on_gpu.is_none()) {
+    if let Some(stores) = engine.stores().filter(|_| !placed.is_split()) {
         stored::warm(stores);
     }
     let EngineConfig { context, chunk, .. } = config;

@@ -1,5 +1,5 @@
-//! Weights that are read as they are wanted, of models larger than the memory: opening them, and what
-//! is kept of them until the program ends and after.
+//! Weights that are read as they are wanted, of models larger than the memory: opening them, and
+//! what is kept of them until the program ends and after.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -7,13 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use engine::memory::Size;
 use engine::store::{Counters, Profile};
 use engine::{DraftingBlock, EngineConfig, StoreSettings, Stores};
-use etcetera::BaseStrategy;
 use model::Checkpoint;
 
 use crate::args::DeviceArgs;
 use crate::error::Error;
-use crate::memory::{InMemory, Placed};
-use crate::{tiles, units};
+use crate::memory::Placed;
+use crate::{cache_folder, units};
 
 /// What lasts as long as the program.
 static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
@@ -38,22 +37,16 @@ pub(crate) fn open(
     config: &EngineConfig,
     placed: &Placed,
 ) -> Result<Option<Stores>, Error> {
-    let (experts, table) = match placed.held {
-        InMemory::Whole => return Ok(None),
-        InMemory::TableApart { table } => (None, table),
-        InMemory::ExpertsApart { experts, table } => (Some(experts), table),
-    };
+    let Some(table) = placed.table else { return Ok(None) };
+    let experts = placed.placement.cache_bytes();
     // An engine that is gone needs its memory no more, which was not counted again.
     finish_unused();
-    let block = match config.mtp {
-        Some(_) => DraftingBlock::Loaded,
-        None => DraftingBlock::Left,
-    };
+    let block = DraftingBlock::of(config);
     let defaults = StoreSettings { experts, table, ..StoreSettings::default() };
     let stores = Stores::open(checkpoint, block, device.memory.store(defaults))?;
-    // Beside a GPU the dense weights are not here, and a store sees nothing of the use of experts that
-    // are there: its list would not be one of the hottest.
-    let alone = stores.experts().filter(|_| placed.on_gpu.is_none()).is_some();
+    // Beside a GPU the dense weights are not here, and a store sees nothing of the use of experts
+    // that are there: its list would not be one of the hottest.
+    let alone = stores.experts().is_some() && !placed.is_split();
     let locked = if alone { lock(checkpoint, block) } else { None };
     let list = if alone { list(stores.model()) } else { None };
     let held = Held { stores: stores.clone(), list, _locked: locked };
@@ -61,8 +54,8 @@ pub(crate) fn open(
     Ok(Some(stores))
 }
 
-/// Begins to read the experts that earlier runs used most. Once the engine has looked whether its own
-/// memory is there: what is read now is memory taken.
+/// Begins to read the experts that earlier runs used most. Once the engine has looked whether its
+/// own memory is there: what is read now is memory taken.
 pub(crate) fn warm(stores: &Stores) {
     let Some(path) = stores.experts().and_then(|_| list(stores.model())) else { return };
     match stores.warm(&path) {
@@ -100,11 +93,8 @@ pub(crate) fn hottest(checkpoint: &Checkpoint) -> Option<Profile> {
 
 /// Where the list of the hottest experts of a model lies, beside what else can be found out again.
 fn list(model: u64) -> Option<PathBuf> {
-    let folder = match std::env::var_os(tiles::FOLDER).filter(|folder| !folder.is_empty()) {
-        Some(folder) => PathBuf::from(folder),
-        None => etcetera::choose_base_strategy().ok()?.cache_dir().join("tuff"),
-    };
-    Some(folder.join("experts").join(format!("{model:016x}.hot")))
+    let folder = cache_folder::of("experts").ok()?;
+    Some(folder.join(format!("{model:016x}.hot")))
 }
 
 /// Saves what was learned, before the program ends. That it cannot be saved costs time at the next

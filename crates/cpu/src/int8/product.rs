@@ -81,9 +81,9 @@ impl Product {
         self.prefetches
     }
 
-    /// Multiplies the rows of `panel` (at most [`Product::rows`]) of `weights` with the rows `tokens` of
-    /// `x`. Afterwards set `set` of the scratch's sums holds a row for each of `tokens`, of as many
-    /// values as is returned, the first of which are the products.
+    /// Multiplies the rows of `panel` (at most [`Product::rows`]) of `weights` with the rows
+    /// `tokens` of `x`. Afterwards set `set` of the scratch's sums holds a row for each of
+    /// `tokens`, of as many values as is returned, the first of which are the products.
     pub(crate) fn panel(
         &self,
         weights: Encoded<'_>,

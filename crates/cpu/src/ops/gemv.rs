@@ -29,8 +29,8 @@ pub(super) fn quantise<'a>(
     quantise_some(pool, int8, (x, rows), n_in, (rows, |t| t), work)
 }
 
-/// As [`quantise`], of `count` different rows only, number `i` of which is row `number(i)`; the others
-/// stay as they are.
+/// As [`quantise`], of `count` different rows only, number `i` of which is row `number(i)`; the
+/// others stay as they are.
 pub(super) fn quantise_some<'a>(
     pool: &mut Pool,
     int8: Int8Kernels,

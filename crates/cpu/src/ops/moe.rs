@@ -7,7 +7,7 @@ use crate::device::{Cpu, CpuMatrix};
 use crate::share::Shared;
 use crate::simd::elementwise::SwiGlu;
 use kernels::host::Plan;
-use kernels::moe::{ExpertMatrices, GateUp, MoeChoice, RoutingDials, SharedExpert};
+use kernels::moe::{ExpertMatrices, GateUp, SharedExpert};
 use kernels::scalar::sigmoid;
 use kernels::stored::{StoredExperts, TakenExpert};
 use kernels::{Error, Moe};
@@ -25,8 +25,8 @@ fn gate_and_up<'a>(experts: &GateUp<'a, CpuMatrix>) -> ([&'a CpuMatrix; 2], usiz
 
 impl Cpu {
     /// Gate, up and down of the experts that a store was told to fetch, in the order in which it
-    /// has them: first those in memory, while others are read. A pair's results lie in its own place
-    /// and are summed later, so the order shows in none of them.
+    /// has them: first those in memory, while others are read. A pair's results lie in its own
+    /// place and are summed later, so the order shows in none of them.
     fn stored_experts(
         &mut self,
         plan: &Plan,
@@ -78,24 +78,7 @@ impl Cpu {
 }
 
 impl Moe for Cpu {
-    fn moe_plan(&mut self, logits: &Vec<f32>, rows: usize, choice: MoeChoice, plan: &mut Plan) {
-        plan.build(&logits[..rows * choice.experts], choice);
-    }
-
-    fn moe_plan_dialled(
-        &mut self,
-        logits: &Vec<f32>,
-        rows: usize,
-        choice: MoeChoice,
-        dials: (&RoutingDials, &[bool]),
-        plan: &mut Plan,
-    ) {
-        plan.build_dialled(&logits[..rows * choice.experts], choice, dials);
-    }
-
-    fn experts_in_use(&self, plan: &Plan) -> Option<usize> {
-        Some(plan.groups().len())
-    }
+    kernels::host_plans!();
 
     fn moe_want(&mut self, plan: &Plan, stored: &StoredExperts) {
         let mut experts = plan.groups().iter().map(|group| group.expert);

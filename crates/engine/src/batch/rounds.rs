@@ -16,6 +16,12 @@ struct Making {
     error: Option<Error>,
 }
 
+impl Making {
+    fn fail(&mut self, error: Error) {
+        (self.error, self.next) = (Some(error), Next::Done);
+    }
+}
+
 /// What makes drafts for the slots of an engine.
 pub(super) struct Rounds<'a, B: Backend> {
     pub(super) engine: &'a mut Engine<B>,
@@ -93,9 +99,10 @@ impl<B: Backend> Rounds<'_, B> {
         let (started, head) = (Instant::now(), makings[0].chain.head);
         match self.engine.draft(&steps, head, self.logits) {
             Ok(()) => {}
-            Err(error) if makings.len() == 1 => {
-                (makings[0].error, makings[0].next) = (Some(error), Next::Done);
-                return;
+            Err(error) if makings.len() == 1 => return makings[0].fail(error),
+            // What the device said is told to all: they all were in the pass that failed.
+            Err(Error::Kernel(error)) if self.engine.is_broken(makings[0].slot).unwrap_or(true) => {
+                return makings.iter_mut().for_each(|making| making.fail(error.clone().into()));
             }
             // Whose fault it was shows when each goes alone.
             Err(_) => return makings.chunks_mut(1).for_each(|alone| self.step(alone)),

@@ -200,20 +200,16 @@ impl<B: Backend> Scheduler<B> {
             Err(_) if parts.len() > 1 && !parts.iter().any(broken) => {
                 parts.chunks(1).for_each(|alone| self.run(alone, sink));
             }
-            // What the disk said is told to all: they all were in the window that failed. Other
-            // errors go to the first one.
+            // What the device said is told to all: they all were in the window that failed.
+            Err(Error::Kernel(error)) => {
+                for Part { slot, .. } in parts {
+                    self.fail(*slot, error.clone().into(), sink);
+                }
+            }
             Err(error) => {
-                let disk = match &error {
-                    Error::Kernel(kernels::Error::Storage { why }) => Some(why.clone()),
-                    _ => None,
-                };
                 let mut error = Some(error);
                 for Part { slot, .. } in parts {
-                    let again = || match &disk {
-                        Some(why) => kernels::Error::Storage { why: why.clone() }.into(),
-                        None => Error::SlotBroken { slot: *slot },
-                    };
-                    let told = error.take().unwrap_or_else(again);
+                    let told = error.take().unwrap_or(Error::SlotBroken { slot: *slot });
                     self.fail(*slot, told, sink);
                 }
             }

@@ -33,8 +33,8 @@ pub(super) fn bytes(hp: &HyperParams, config: &EngineConfig) -> u64 {
     sum([values.saturating_mul(F32 as u64), block, results(hp, config), work(hp, config, rows)])
 }
 
-/// What the processors take of memory where experts are divided between them and a device: rows that
-/// are read back and experts' activations and results, of all pairs of the longest window.
+/// What the processors take of memory where experts are divided between them and a device: rows
+/// that are read back and experts' activations and results, of all pairs of the longest window.
 pub(super) fn divided(hp: &HyperParams, config: &EngineConfig) -> u64 {
     let kept = if hp.mtp_layers > 0 { kept_rows(config) } else { 0 };
     let rows = config.chunk.saturating_add(kept);

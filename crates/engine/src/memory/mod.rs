@@ -30,8 +30,8 @@ const MOST_TABLE_CACHE: u64 = 64 << 20;
 /// Bytes that the program takes without any model: its code, threads, allocator.
 const PROGRAM: u64 = 48 << 20;
 
-/// Bytes that the vocabulary takes for each token: names, merges and the tables to find them by. One
-/// of 248,320 tokens takes 126 MB at most, while it is read.
+/// Bytes that the vocabulary takes for each token: names, merges and the tables to find them by.
+/// One of 248,320 tokens takes 126 MB at most, while it is read.
 const PER_TOKEN: u64 = 512;
 
 /// Bytes of memory that a model takes, by what for.

@@ -27,13 +27,32 @@ pub enum Placement {
     },
 }
 
+impl Placement {
+    /// Bytes of memory for experts that are read as they are wanted, if any are.
+    pub fn cache_bytes(self) -> Option<u64> {
+        match self {
+            Self::Stored { cache_bytes } => Some(cache_bytes),
+            Self::Split { cache_bytes, .. } => cache_bytes,
+            Self::Mapped | Self::Device => None,
+        }
+    }
+
+    /// Bytes for experts on a device that does not hold all of them.
+    pub fn device_bytes(self) -> Option<u64> {
+        match self {
+            Self::Split { device_bytes, .. } => Some(device_bytes),
+            Self::Mapped | Self::Stored { .. } | Self::Device => None,
+        }
+    }
+}
+
 /// Of what a limit leaves above the least that a model runs with, the part of saved states.
 const STATES_SHARE: u64 = 8;
 
 impl MemoryPlan {
     /// Of the `asked` bytes for saved states of earlier texts, those that they may take beside
-    /// weights in memory or in a store: what is left where everything fits, and an eighth of what is
-    /// not needed for any token where experts are read, of which more would be read otherwise.
+    /// weights in memory or in a store: what is left where everything fits, and an eighth of what
+    /// is not needed for any token where experts are read, of which more would be read otherwise.
     pub fn saved_states(&self, limit: Option<MemoryLimit>, asked: u64) -> u64 {
         let Some(MemoryLimit { bytes, .. }) = limit else { return asked };
         let left = match bytes.checked_sub(self.whole()) {
@@ -81,8 +100,8 @@ impl MemoryPlan {
         }
     }
 
-    /// Where the routed experts live with a device that has memory of its own, if so much may be taken
-    /// of that and of the host's. What every token needs is all on the device.
+    /// Where the routed experts live with a device that has memory of its own, if so much may be
+    /// taken of that and of the host's. What every token needs is all on the device.
     ///
     /// # Errors
     /// [`Error::MemoryLimit`].

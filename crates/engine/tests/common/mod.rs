@@ -1,6 +1,7 @@
 //! The fixture models: loading them, and what the manifest says of them.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub(crate) mod counting;
 pub(crate) mod fixtures;
 pub(crate) mod jobs;
 pub(crate) mod turns;

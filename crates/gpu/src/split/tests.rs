@@ -1,5 +1,5 @@
-//! Divided experts: each pair has the bits of the side that has its expert, and faults of both sides
-//! are told.
+//! Divided experts: each pair has the bits of the side that has its expert, and faults of both
+//! sides are told.
 
 use super::*;
 use crate::testing::gpu;

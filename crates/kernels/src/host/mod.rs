@@ -15,6 +15,38 @@ pub use room::{MemoryRoom, available_memory, total_memory};
 pub use selection::Selection;
 pub use state::{AsideRows, GdnAside, GdnState, KvSlot, PleState, QsaState};
 
+/// The part of [`crate::Moe`] that is the same for every device that keeps plans in host memory.
+/// Expands inside the impl.
+#[macro_export]
+macro_rules! host_plans {
+    () => {
+        fn moe_plan(
+            &mut self,
+            logits: &Vec<f32>,
+            rows: usize,
+            choice: $crate::moe::MoeChoice,
+            plan: &mut $crate::host::Plan,
+        ) {
+            plan.build(&logits[..rows * choice.experts], choice);
+        }
+
+        fn moe_plan_dialled(
+            &mut self,
+            logits: &Vec<f32>,
+            rows: usize,
+            choice: $crate::moe::MoeChoice,
+            dials: (&$crate::moe::RoutingDials, &[bool]),
+            plan: &mut $crate::host::Plan,
+        ) {
+            plan.build_dialled(&logits[..rows * choice.experts], choice, dials);
+        }
+
+        fn experts_in_use(&self, plan: &$crate::host::Plan) -> Option<usize> {
+            Some(plan.groups().len())
+        }
+    };
+}
+
 /// The part of [`crate::Device`] that is the same for every device in host memory: the types of
 /// buffers and states, and the methods that make, copy and reset them. Expands inside the impl.
 #[macro_export]

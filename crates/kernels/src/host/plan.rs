@@ -2,6 +2,7 @@
 
 use super::order::{index, key, select};
 use crate::moe::{MoeChoice, RoutingDials};
+use crate::window::MAX_DEFERRED;
 
 /// Choices of a window: per row `used` experts with their weights, and the pairs sorted by expert.
 ///
@@ -33,7 +34,11 @@ pub struct Group {
 impl Plan {
     /// Chooses from `logits` `[rows, experts]`; see [`crate::Moe::moe_plan`].
     pub fn build(&mut self, logits: &[f32], choice: MoeChoice) {
-        let MoeChoice { experts, used } = choice;
+        self.choose_all(logits, choice);
+        self.group(choice.experts, |_| true);
+    }
+
+    fn choose_all(&mut self, logits: &[f32], MoeChoice { experts, used }: MoeChoice) {
         assert!(0 < used && used <= experts, "{used} of {experts} experts");
         self.used = used;
         self.experts.clear();
@@ -41,7 +46,6 @@ impl Plan {
         for row in logits.chunks_exact(experts) {
             self.choose(row);
         }
-        self.group(experts, |_| true);
     }
 
     fn choose(&mut self, logits: &[f32]) {
@@ -51,15 +55,10 @@ impl Plan {
         select(&mut self.keys, used);
         let chosen = &mut self.keys[..used];
         chosen.sort_unstable();
-        let logit = |key: u64| logits[index(key) as usize];
-        let largest = logit(chosen[0]);
-        let first = self.weights.len();
-        self.weights.extend(chosen.iter().map(|&key| (logit(key) - largest).exp()));
-        let total: f32 = self.weights[first..].iter().sum();
-        // A NaN anywhere makes the softmax over all experts NaN, also if its expert was not chosen.
-        let total = if logits.iter().any(|x| x.is_nan()) { f32::NAN } else { total };
-        self.weights[first..].iter_mut().for_each(|w| *w /= total);
+        let first = self.experts.len();
         self.experts.extend(chosen.iter().map(|&key| index(key)));
+        self.weights.resize(first + used, 0.0);
+        weigh(logits, &self.experts[first..], &mut self.weights[first..]);
     }
 
     /// As [`Plan::build`], with dials turned; `held[e]` tells which experts are in memory.
@@ -71,16 +70,14 @@ impl Plan {
     ) {
         self.build(logits, choice);
         let MoeChoice { experts, used } = choice;
-        let rows = self.rows();
-        let mut open = vec![true; experts];
-        if let Some(budget) = dials.window_experts
-            && (2..=RoutingDials::MAX_BUDGET_ROWS).contains(&rows)
-            && self.groups.len() > budget.max(used)
-        {
-            open = most_probable(logits, experts, budget.max(used));
-            for (t, row) in logits.chunks_exact(experts).enumerate() {
-                self.change_row(t, row, |_, other| open[other as usize], |e| !open[e as usize]);
-            }
+        let checks_drafts = (2..=MAX_DEFERRED).contains(&self.rows());
+        let budget = dials.window_experts.filter(|_| checks_drafts).map(|most| most.max(used));
+        let open = match budget.filter(|&budget| self.groups.len() > budget) {
+            Some(budget) => most_probable(logits, experts, budget),
+            None => vec![true; experts],
+        };
+        for (t, row) in logits.chunks_exact(experts).enumerate() {
+            self.change_row(t, row, |_, other| open[other as usize], |e| !open[e as usize]);
         }
         if let Some(share) = dials.prefer_resident {
             let gap = share.ln();
@@ -121,14 +118,7 @@ impl Plan {
             return;
         }
         chosen.sort_by_key(|&e| key(logits[e as usize], e));
-        let largest = logits[chosen[0] as usize];
-        let weights = &mut self.weights[t * self.used..(t + 1) * self.used];
-        for (weight, &e) in weights.iter_mut().zip(chosen.iter()) {
-            *weight = (logits[e as usize] - largest).exp();
-        }
-        let total: f32 = weights.iter().sum();
-        let total = if logits.iter().any(|x| x.is_nan()) { f32::NAN } else { total };
-        weights.iter_mut().for_each(|w| *w /= total);
+        weigh(logits, chosen, &mut self.weights[t * self.used..(t + 1) * self.used]);
     }
 
     /// Takes choices `[rows, used]` that were made elsewhere and groups the pairs of those experts
@@ -203,6 +193,18 @@ impl Plan {
     pub fn pairs_of(&self, group: &Group) -> &[u32] {
         &self.pairs[group.first..][..group.len]
     }
+}
+
+/// The softmax over the logits of the chosen experts, the likeliest of which comes first. A NaN
+/// anywhere makes the softmax over all experts NaN, also if its expert was not chosen.
+fn weigh(logits: &[f32], chosen: &[u32], weights: &mut [f32]) {
+    let largest = logits[chosen[0] as usize];
+    for (weight, &e) in weights.iter_mut().zip(chosen) {
+        *weight = (logits[e as usize] - largest).exp();
+    }
+    let total: f32 = weights.iter().sum();
+    let total = if logits.iter().any(|x| x.is_nan()) { f32::NAN } else { total };
+    weights.iter_mut().for_each(|w| *w /= total);
 }
 
 /// The `budget` experts of the largest probability, summed over the rows.

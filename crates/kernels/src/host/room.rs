@@ -40,8 +40,8 @@ pub fn available_memory() -> Option<u64> {
     MemoryRoom::now().least()
 }
 
-/// Bytes of memory that this process could have if it were alone: what the machine has, less where a
-/// container allows less. `None` where the system does not say.
+/// Bytes of memory that this process could have if it were alone: what the machine has, less where
+/// a container allows less. `None` where the system does not say.
 pub fn total_memory() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let all = kilobytes(&read("/proc/meminfo")?, "MemTotal:")?;

@@ -3,29 +3,12 @@
 use super::Reference;
 use super::gemv::expert_matmul;
 use crate::host::Plan;
-use crate::moe::{GateUp, MoeChoice, RoutingDials, SharedExpert};
+use crate::moe::{GateUp, SharedExpert};
 use crate::scalar::{sigmoid, silu};
 use crate::{Moe, Weight};
 
 impl Moe for Reference {
-    fn moe_plan(&mut self, logits: &Vec<f32>, rows: usize, choice: MoeChoice, plan: &mut Plan) {
-        plan.build(&logits[..rows * choice.experts], choice);
-    }
-
-    fn moe_plan_dialled(
-        &mut self,
-        logits: &Vec<f32>,
-        rows: usize,
-        choice: MoeChoice,
-        dials: (&RoutingDials, &[bool]),
-        plan: &mut Plan,
-    ) {
-        plan.build_dialled(&logits[..rows * choice.experts], choice, dials);
-    }
-
-    fn experts_in_use(&self, plan: &Plan) -> Option<usize> {
-        Some(plan.groups().len())
-    }
+    crate::host_plans!();
 
     fn moe_gate_up(
         &mut self,

@@ -5,6 +5,7 @@ use engine::batch::{Limits, Scheduler};
 use engine::cache::StateCache;
 use engine::{
     DraftingBlock, Engine, EngineConfig, NormExtent, SamplingParams, StoreSettings, Stores,
+    WeightHomes,
 };
 use gguf::Gguf;
 use model::Checkpoint;
@@ -93,7 +94,8 @@ fn load(setup: &Setup) -> (Scheduler<Cpu>, ServedModel) {
         let settings = StoreSettings { experts: Some(bytes), ..StoreSettings::default() };
         Stores::open(&checkpoint, DraftingBlock::Loaded, settings).unwrap()
     });
-    let engine = Engine::with_stores(cpu, &checkpoint, config, stores, &mut |_| {}).unwrap();
+    let homes = WeightHomes { stores, split: None };
+    let engine = Engine::with_homes(cpu, &checkpoint, config, homes, &mut |_| {}).unwrap();
     let limits = Limits { queue: setup.queue, ..Limits::default() };
     let scheduler = Scheduler::new(engine, tokenizer.clone(), limits)
         .with_cache(StateCache::for_states(64 << 20));

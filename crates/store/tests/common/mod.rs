@@ -81,15 +81,15 @@ impl World {
         disks: Disks,
     ) -> ExpertStore {
         let bytes = self.memory(slots, used);
-        let options = StoreOptions { bytes, used, threads, way: Way::Direct };
-        match disks {
-            Disks::Good => ExpertStore::open(&self.layout, options).unwrap(),
+        let options = StoreOptions { bytes, used, threads };
+        let disk = match disks {
+            Disks::Good => self.disk(Way::Direct),
             Disks::Short => {
                 let faults = Arc::new(Faults { short: true.into(), ..Faults::new() });
-                let disk = self.faulty_disk(&faults);
-                ExpertStore::with_disks(&self.layout, vec![disk], options).unwrap()
+                self.faulty_disk(&faults)
             }
-        }
+        };
+        ExpertStore::new(&self.layout, vec![disk], options).unwrap()
     }
 
     pub(crate) fn faulty_store(&self, slots: usize, used: usize) -> (ExpertStore, Arc<Faults>) {
@@ -104,14 +104,19 @@ impl World {
     ) -> (ExpertStore, Arc<Faults>) {
         let faults = Arc::new(Faults::new());
         let bytes = self.memory(slots, used);
-        let options = StoreOptions { bytes, used, threads, way: Way::Direct };
+        let options = StoreOptions { bytes, used, threads };
         let disk = self.faulty_disk(&faults);
-        (ExpertStore::with_disks(&self.layout, vec![disk], options).unwrap(), faults)
+        (ExpertStore::new(&self.layout, vec![disk], options).unwrap(), faults)
     }
 
     pub(crate) fn try_store(&self, bytes: u64, used: usize) -> Result<ExpertStore, StoreError> {
-        let options = StoreOptions { bytes, used, threads: 2, way: Way::Cached };
-        ExpertStore::open(&self.layout, options)
+        let options = StoreOptions { bytes, used, threads: 2 };
+        ExpertStore::new(&self.layout, vec![self.disk(Way::Cached)], options)
+    }
+
+    /// The file, and nothing wrong with it.
+    pub(crate) fn disk(&self, way: Way) -> Box<dyn Disk> {
+        Box::new(FileDisk::open(self.file.path(), way).unwrap())
     }
 
     pub(crate) fn faulty_disk(&self, faults: &Arc<Faults>) -> Box<dyn Disk> {

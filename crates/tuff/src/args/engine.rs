@@ -351,7 +351,8 @@ pub(crate) struct OtherDeviceArgs {
     /// How many times B reaches the model's own context, with yarn.
     #[arg(long, value_name = "F", value_parser = parse_scale)]
     b_rope_scale: Option<f32>,
-    /// B uses an expert in memory in place of one that is not, from this share of its probability on.
+    /// B uses an expert in memory in place of one that is not, from this share of its probability
+    /// on.
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     b_prefer_resident: Option<f32>,
     /// B uses at most so many experts of a layer in windows of 2 to 16 tokens (--chunk).

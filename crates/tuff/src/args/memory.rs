@@ -14,12 +14,12 @@ use crate::units;
 pub(crate) struct MemoryArgs {
     /// Memory that the model may take, as in 8GiB or 900M (K, M, G and T alone are binary). Experts
     /// for which there is none are read from the file when they are used; a model of which the rest
-    /// does not fit is refused before anything is loaded. auto is what the system says is free, less
-    /// where a container or ulimit allows less, but for a margin.
+    /// does not fit is refused before anything is loaded. auto is what the system says is free,
+    /// less where a container or ulimit allows less, but for a margin.
     #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = parse_size)]
     ram: Ram,
-    /// Memory of the GPU that the model may take. auto is what the GPU gives. Experts for which it is
-    /// too small stay in memory, where the processors multiply them.
+    /// Memory of the GPU that the model may take. auto is what the GPU gives. Experts for which it
+    /// is too small stay in memory, where the processors multiply them.
     #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = parse_size)]
     vram: Ram,
     /// Which experts are read before they are chosen, where not all are in memory. Changes speed,
@@ -36,8 +36,8 @@ pub(crate) struct MemoryArgs {
     /// at least this share of its probability, as in 0.7.
     #[arg(long, value_name = "SHARE", value_parser = parse_share, help_heading = "Lossy")]
     prefer_resident: Option<f32>,
-    /// Changes results: windows of 2 to 16 tokens, as checking drafts makes them, use at most so many
-    /// experts of a layer, those most probable over all their tokens.
+    /// Changes results: windows of 2 to 16 tokens, as checking drafts makes them, use at most so
+    /// many experts of a layer, those most probable over all their tokens.
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), help_heading = "Lossy")]
     window_experts: Option<u64>,
     /// Bytes for saved states of earlier texts, which the command adds.

@@ -40,8 +40,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Memory in MiB for states of earlier prompts and answers: a prompt that begins like one of
-    /// them is not computed again. No more than --ram leaves beside the model. Changes speed, never a
-    /// result; 0 is none.
+    /// them is not computed again. No more than --ram leaves beside the model. Changes speed, never
+    /// a result; 0 is none.
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     prompt_cache: u32,
     /// Only errors: no progress, no line with the address.

@@ -23,7 +23,8 @@ const BEFORE: usize = 64;
 /// Windows that a profile is the mean of.
 const WINDOWS: usize = 8;
 
-/// Rows that a sequence has room for at least, [`WINDOWS`] times: a new one costs the tokens before.
+/// Rows that a sequence has room for at least, [`WINDOWS`] times: a new one costs the tokens
+/// before.
 const ROOM: usize = 64;
 
 /// Rows of the longest window that is taken to verify drafts.
@@ -67,7 +68,8 @@ pub(super) fn profiles(
     Ok(profiles)
 }
 
-/// Windows on an engine with the built-in tiles and on one with all that were found better, in turn.
+/// Windows on an engine with the built-in tiles and on one with all that were found better, in
+/// turn.
 ///
 /// # Errors
 /// [`Error::Engine`]; [`Error::Interrupted`].

@@ -1,9 +1,10 @@
 //! `tuff bench`: how fast a model runs on this machine, and where the time goes.
 //!
 //! `plan` says what is run, `measure` runs it, `stats` draws the figures from the samples; `text`
-//! and `json` write them down, `reads` what came from the disk, `limit` says in words what they mean. `facts` is the head of both.
-//! `ab` compares two settings, `spec` compares draft modes on texts; `serving` runs whole requests; `single` is the other half:
-//! single kernels without a model.
+//! and `json` write them down, `reads` what came from the disk, `limit` says in words what they
+//! mean. `facts` is the head of both. `ab` compares two settings, `spec` compares draft modes on
+//! texts; `serving` runs whole requests; `single` is the other half: single kernels without a
+//! model.
 
 mod ab;
 mod facts;

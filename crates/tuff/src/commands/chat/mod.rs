@@ -68,9 +68,9 @@ pub(crate) struct Args {
     /// End an answer before this text, which is not shown; can be given several times.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     stop: Vec<String>,
-    /// Memory in MiB for states of earlier prompts and answers: what was computed before (the system
-    /// message, the conversation before /regen) is taken from there. No more than --ram leaves beside
-    /// the model. Changes speed, never a result; 0 is none.
+    /// Memory in MiB for states of earlier prompts and answers: what was computed before (the
+    /// system message, the conversation before /regen) is taken from there. No more than --ram
+    /// leaves beside the model. Changes speed, never a result; 0 is none.
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     prompt_cache: u32,
     /// Keep the conversation on disk under this name, and go on with it if it is there: messages,
