@@ -1,6 +1,6 @@
 //! The parameters of products on the CPU, see [`kernels::tiles`].
 
-use crate::int8::{MAX_TILE, Product};
+use crate::int8::{Fetch, MAX_TILE, Product};
 use crate::{Cpu, CpuMatrix};
 use kernels::tiles::{NoSuchTile, RowClass, Shape, Speeds, Tile, TileTable, Tunable};
 use kernels::{Activations, Error, Weight};
@@ -24,8 +24,8 @@ pub(crate) struct CpuTile {
     rows: Option<u32>,
     /// Tasks per thread.
     pub(crate) tasks: Option<u32>,
-    /// Whether the next panel is asked for while one is decoded.
-    pub(crate) prefetch: Option<bool>,
+    /// What is asked for while a panel is decoded.
+    pub(crate) fetch: Option<Fetch>,
     /// Weight rows of a task with f32 activations.
     task_rows: Option<u32>,
 }
@@ -49,8 +49,9 @@ impl CpuTile {
                 "rows" => (&mut own.rows, MAX_TILE as u32),
                 "tasks" => (&mut own.tasks, MAX_TASKS),
                 "task_rows" => (&mut own.task_rows, MAX_TASK_ROWS),
-                "prefetch" if value <= 1 => {
-                    own.prefetch = Some(value == 1);
+                "prefetch" => {
+                    let all = Fetch::ALL.get(value as usize).copied();
+                    own.fetch = Some(all.ok_or_else(|| format!("there is no {name}={value}"))?);
                     continue;
                 }
                 _ => return Err(format!("there is no {name}={value}")),
@@ -110,7 +111,7 @@ impl Tunable for Cpu {
         if product.rows() > product.panel_rows() {
             all.push(("panels", vec![1, 2]));
         }
-        all.push(("prefetch", vec![0, 1]));
+        all.push(("prefetch", vec![0, 1, 2]));
         if rows.rows() > 2 {
             all.push(("rows", vec![1, 2, 3]));
         }
@@ -149,9 +150,10 @@ mod tests {
     fn a_tile_is_read_or_refused() {
         let read = |name: &str, value| CpuTile::read(&Tile::new([(name, value)]));
         assert_eq!(read("panels", 2).unwrap().panels, Some(2));
-        assert_eq!(read("prefetch", 0).unwrap().prefetch, Some(false));
+        assert_eq!(read("prefetch", 0).unwrap().fetch, Some(Fetch::Nothing));
+        assert_eq!(read("prefetch", 2).unwrap().fetch, Some(Fetch::InOrder));
         assert_eq!(read("rows", 3).unwrap().rows(), 3);
-        let refused = [("panels", 3), ("panels", 0), ("rows", 5), ("prefetch", 2), ("lanes", 1)];
+        let refused = [("panels", 3), ("panels", 0), ("rows", 5), ("prefetch", 3), ("lanes", 1)];
         for (name, value) in refused {
             assert!(read(name, value).is_err(), "{name}={value}");
         }

@@ -9,6 +9,7 @@
 //! any order, and the groups are added one after the other to one f32 per (weight row, window row).
 
 pub(crate) mod activation;
+mod fetch;
 mod formats;
 mod lanes;
 #[cfg(target_arch = "aarch64")]
@@ -22,6 +23,7 @@ mod tasks;
 mod tile;
 
 pub(crate) use activation::{ActBlock, Acts};
+pub(crate) use fetch::Fetch;
 pub(crate) use product::{Int8Kernels, Product, Scratch};
 pub(crate) use tasks::{Load, PanelRows, PanelTasks};
 

@@ -1,10 +1,11 @@
 //! Products of one format on one instruction set, and the loop over a panel's chunks.
 
 use super::activation::{self, ActBlock, Acts};
+use super::fetch::Walk;
 use super::formats::{self, PanelFormat, PanelVisitor, with_panel_format};
 use super::lanes::RowLanes;
 use super::panel::{Panel, RowPointers};
-use super::tasks::{PanelRows, Then};
+use super::tasks::PanelRows;
 use super::tile::tile;
 use super::{CHUNK, GROUP, MAX_TILE};
 use crate::Isa;
@@ -38,9 +39,6 @@ pub(crate) struct Product {
     panels: usize,
     block_elements: usize,
     block_bytes: usize,
-    /// Whether the next panel is asked for while one is decoded. Formats of more than 6 bits are
-    /// decoded faster than memory delivers them: the processor's own prefetching does better there.
-    prefetches: bool,
 }
 
 /// Working memory of one thread.
@@ -76,9 +74,9 @@ impl Product {
         self.panels * self.rows
     }
 
-    /// Whether the next panel is asked for unless a tile says otherwise.
-    pub(crate) fn prefetches(&self) -> bool {
-        self.prefetches
+    /// Bytes of a weight row of `n_in` values.
+    pub(crate) fn row_bytes(&self, n_in: usize) -> usize {
+        n_in / self.block_elements * self.block_bytes
     }
 
     /// Multiplies the rows of `panel` (at most [`Product::rows`]) of `weights` with the rows
@@ -87,7 +85,7 @@ impl Product {
     pub(crate) fn panel(
         &self,
         weights: Encoded<'_>,
-        PanelRows { first, last, then, tile_rows }: PanelRows,
+        PanelRows { first, last, then, fetch, tile_rows }: PanelRows,
         x: &Acts<'_>,
         tokens: &[u32],
         (scratch, set): (&mut Scratch, usize),
@@ -108,11 +106,11 @@ impl Product {
         let sums = crate::device::room(&mut sums[set], tokens.len() * stride);
         sums.fill(0.0);
         let chunk_bytes = CHUNK / self.block_elements * self.block_bytes;
+        let (chunks, number) = (n_in.div_ceil(CHUNK), first / stride);
+        let walk = Walk { row_bytes, chunk_bytes, chunks, number };
         for (c, start) in (0..n_in).step_by(CHUNK).enumerate() {
             let values = CHUNK.min(n_in - start);
-            if then == Then::NextPanel {
-                prefetch(encoded, (c, n_in.div_ceil(CHUNK)));
-            }
+            fetch.ahead(encoded, &walk, c, then);
             for (panel, rows) in panels.iter_mut().zip(&rows[..count]) {
                 // SAFETY: `rows` are rows of `n_in` values in this format, and the processor has
                 // the instruction set that this product was made for.
@@ -138,24 +136,6 @@ impl Product {
         }
         stride
     }
-}
-
-/// Asks for part `part` of `parts` of the bytes behind `encoded`: the next panel's, while this one
-/// is worked on.
-#[inline(always)]
-fn prefetch(encoded: &[u8], (part, parts): (usize, usize)) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        let bytes = encoded.len().div_ceil(parts).next_multiple_of(64);
-        let next = encoded.as_ptr_range().end.wrapping_add(part * bytes);
-        for line in (0..bytes).step_by(64) {
-            // SAFETY: a prefetch never faults, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(next.wrapping_add(line).cast()) };
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (encoded, part, parts);
 }
 
 /// Asks for a block of activations, for the tile after this one: with many window rows they come
@@ -248,7 +228,6 @@ macro_rules! instantiate {
                         panels: PANELS,
                         block_elements: F::ELEMENTS,
                         block_bytes: F::BYTES,
-                        prefetches: 8 * F::BYTES <= 6 * F::ELEMENTS,
                     }
                 }
             }
