@@ -143,12 +143,12 @@ pub(super) fn beside(plan: &MemoryPlan, placed: Option<Placement>) -> u64 {
 
 /// What the limit leaves for experts.
 fn room_for_experts(planned: &Planned) -> Option<String> {
-    let left = planned.ram?.bytes.checked_sub(planned.plan.fixed())?;
+    let limit = planned.ram?.bytes;
+    let left = limit.checked_sub(planned.plan.fixed())?;
     let experts = &planned.plan.weights.experts;
     let count = experts.count();
     // What is mapped needs no room between experts.
-    let whole = planned.plan.fixed().saturating_add(left) >= planned.plan.whole();
-    let held = if whole { count } else { experts.held(left) };
+    let held = if limit >= planned.plan.whole() { count } else { experts.held(left) };
     let share = units::percent(held as f64 / count.max(1) as f64);
     let (held, count) = (units::grouped(held), units::grouped(count));
     Some(format!("experts: {} left for {held} of {count} ({share})", Size(left)))
