@@ -2,6 +2,7 @@
 
 use crate::Isa;
 use crate::int8::{ActBlock, Int8Kernels, Product};
+use crate::interleaved::{Copies, Interleave, Interleaved};
 use crate::ops::angles::Angles;
 use crate::pool::Pool;
 use crate::simd::{Decode, Kernels};
@@ -10,6 +11,7 @@ use gguf::TensorType;
 use kernels::stored::TakenExpert;
 use kernels::tiles::TileTable;
 use kernels::{Activations, Device, Error, Weight};
+use std::sync::Arc;
 
 /// How the CPU is used.
 #[derive(Clone, Copy, Debug)]
@@ -20,11 +22,18 @@ pub struct CpuOptions {
     pub isa: Isa,
     /// The least precision of activations, also where a matrix would allow less.
     pub activations: Activations,
+    /// Which weights are kept a second time, in the order in which they are read.
+    pub interleave: Interleave,
 }
 
 impl Default for CpuOptions {
     fn default() -> Self {
-        Self { threads: 0, isa: Isa::detect(), activations: Activations::Int8 }
+        Self {
+            threads: 0,
+            isa: Isa::detect(),
+            activations: Activations::Int8,
+            interleave: Interleave::Nothing,
+        }
     }
 }
 
@@ -43,6 +52,7 @@ pub struct Cpu {
     pub(crate) fault: Option<Error>,
     isa: Isa,
     activations: Activations,
+    pub(crate) copies: Copies,
 }
 
 /// Intermediate values inside one operation, kept between calls.
@@ -91,9 +101,20 @@ pub struct CpuMatrix {
     /// Where its activations may be brought to 8 bits.
     pub(crate) int8: Option<Product>,
     pub(crate) tiles: MatrixTiles,
+    /// All rows in [`Order::InTurn`], of whole panels.
+    interleaved: Option<Arc<Interleaved>>,
 }
 
-/// Rows of a matrix as they are encoded, one after the other.
+/// How rows lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// One after the other, as in the file.
+    Rows,
+    /// As [`Product::interleave`] arranges them.
+    InTurn,
+}
+
+/// Rows of a matrix as they are encoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Encoded<'a> {
     pub(crate) bytes: &'a [u8],
@@ -101,11 +122,28 @@ pub(crate) struct Encoded<'a> {
     pub(crate) row_bytes: usize,
     pub(crate) ty: TensorType,
     pub(crate) decoder: Decode,
+    pub(crate) order: Order,
+}
+
+impl<'a> Encoded<'a> {
+    /// `count` rows from row `first`, both multiples of a panel's rows where they lie in turn.
+    pub(crate) fn part(self, first: usize, count: usize) -> Self {
+        let bytes = &self.bytes[first * self.row_bytes..(first + count) * self.row_bytes];
+        Self { bytes, ..self }
+    }
 }
 
 impl CpuMatrix {
-    /// All rows, over all experts.
+    /// All rows, over all experts, as products with 8-bit activations read them best.
     pub(crate) fn encoded(&self) -> Encoded<'_> {
+        match &self.interleaved {
+            Some(own) => Encoded { order: Order::InTurn, ..self.encoded_as(own.bytes()) },
+            None => self.in_file(),
+        }
+    }
+
+    /// All rows, over all experts, one after the other.
+    pub(crate) fn in_file(&self) -> Encoded<'_> {
         self.encoded_as(self.weight.bytes())
     }
 
@@ -113,7 +151,8 @@ impl CpuMatrix {
     pub(crate) fn encoded_as<'a>(&self, bytes: &'a [u8]) -> Encoded<'a> {
         let Self { weight, decoder, .. } = self;
         let (n_in, row_bytes, ty) = (weight.n_in(), weight.row_bytes(), weight.ty());
-        Encoded { bytes, n_in, row_bytes, ty, decoder: *decoder }
+        let order = Order::Rows;
+        Encoded { bytes, n_in, row_bytes, ty, decoder: *decoder, order }
     }
 }
 
@@ -136,6 +175,7 @@ impl Cpu {
             fault: None,
             isa,
             activations: options.activations,
+            copies: Copies::new(options.interleave),
         }
     }
 
@@ -168,13 +208,26 @@ impl Device for Cpu {
         weight: &Weight,
         activations: Activations,
     ) -> Result<CpuMatrix, Error> {
+        let mut matrix = self.load_unread(weight, activations)?;
+        if let Some(product) = &matrix.int8 {
+            matrix.interleaved = self.copies.make(weight, product, &mut self.pool).map(Arc::new);
+        }
+        Ok(matrix)
+    }
+
+    fn load_unread(
+        &mut self,
+        weight: &Weight,
+        activations: Activations,
+    ) -> Result<CpuMatrix, Error> {
         match self.simd.decoder(weight.ty()) {
             Some(decoder) => {
                 let allowed = [activations, self.activations] == [Activations::Int8; 2];
                 let int8 = if allowed { self.int8.product(weight.ty()) } else { None };
                 let used = if int8.is_some() { Activations::Int8 } else { Activations::F32 };
                 let tiles = MatrixTiles::new(&self.tiles, weight, used);
-                Ok(CpuMatrix { weight: weight.clone(), decoder, int8, tiles })
+                let weight = weight.clone();
+                Ok(CpuMatrix { weight, decoder, int8, tiles, interleaved: None })
             }
             None => Err(Error::UnsupportedFormat {
                 name: weight.name().to_owned(),

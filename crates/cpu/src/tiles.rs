@@ -99,7 +99,8 @@ impl Tunable for Cpu {
     }
 
     fn device_key(&self) -> String {
-        format!("{} {} threads={}", crate::cores::name(), self.isa().name(), self.threads())
+        let (name, isa) = (crate::cores::name(), self.isa().name());
+        format!("{name} {isa} threads={} repack={}", self.threads(), self.copies.name())
     }
 
     fn tile_parameters(&self, shape: &Shape, rows: RowClass) -> Vec<(&'static str, Vec<u32>)> {

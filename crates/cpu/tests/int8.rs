@@ -5,19 +5,26 @@
 mod common;
 
 use common::*;
-use cpu::{Cpu, CpuMatrix, CpuOptions, Isa};
+use cpu::{Cpu, CpuMatrix, CpuOptions, Interleave, Isa};
 use gguf::{Bytes, TensorType};
 use kernels::moe::{GateUp, MoeChoice};
 use kernels::weight::WeightShape;
 use kernels::{Activations, Device, Gemv, Moe, Weight};
 
-/// One thread takes two panels at a time where there are enough, 17 threads take one.
-const THREADS: [usize; 3] = [1, 2, 17];
+/// One thread takes two panels at a time where there are enough, 17 threads take one. Weights are
+/// read as they lie in the file, or in turn.
+const WAYS: [(usize, Interleave); 5] = [
+    (1, Interleave::Nothing),
+    (2, Interleave::Nothing),
+    (17, Interleave::Nothing),
+    (1, Interleave::All),
+    (17, Interleave::All),
+];
 
 fn cpus(isa: Isa) -> impl Iterator<Item = Cpu> {
-    THREADS
-        .into_iter()
-        .map(move |threads| Cpu::new(CpuOptions { threads, isa, activations: Activations::Int8 }))
+    WAYS.into_iter().map(move |(threads, interleave)| {
+        Cpu::new(CpuOptions { threads, isa, activations: Activations::Int8, interleave })
+    })
 }
 
 fn load(cpu: &mut Cpu, weight: &Weight) -> CpuMatrix {

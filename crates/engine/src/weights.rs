@@ -245,10 +245,18 @@ impl<B: Backend> Loader<'_, B> {
         Ok(self.backend.load_matrix(&weight, activations_of(tensor.role))?)
     }
 
+    /// A matrix, or a stack of them, that no product reads.
+    fn unread(&mut self, tensor: &file::Tensor) -> Result<B::Matrix, Error> {
+        let weight = self.weight(tensor)?;
+        Ok(self.backend.load_unread(&weight, activations_of(tensor.role))?)
+    }
+
     /// A stack of experts.
     fn stack(&mut self, tensor: &file::Tensor, layer: usize) -> Result<B::Matrix, Error> {
-        let Some(held) = self.options.split.and_then(|split| split.layer(layer)) else {
-            return self.matrix(tensor);
+        let LoadOptions { stores, split, .. } = self.options;
+        let Some(held) = split.and_then(|split| split.layer(layer)) else {
+            let stored = stores.is_some_and(|stores| stores.layer(layer).is_some());
+            return if stored { self.unread(tensor) } else { self.matrix(tensor) };
         };
         let weight = self.weight(tensor)?;
         Ok(self.backend.load_experts(&weight, activations_of(tensor.role), held)?)
@@ -511,7 +519,7 @@ impl<B: Backend> Weights<B> {
     ) -> Result<(Self, u64), Error> {
         let hp = &checkpoint.hp;
         let mut loader = Loader { backend, options, done: 0, progress };
-        let token_embd = loader.matrix(&checkpoint.token_embd)?;
+        let token_embd = loader.unread(&checkpoint.token_embd)?;
         let table = checkpoint.ngram.as_ref();
         let layers = checkpoint.layers.iter().enumerate().map(|l| loader.layer(hp, l, table));
         let layers = layers.collect::<Result<Vec<_>, _>>()?;

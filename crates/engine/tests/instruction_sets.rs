@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use cpu::{Cpu, Isa};
+use cpu::{Cpu, CpuOptions, Interleave, Isa};
 
 /// Logits of every prompt of `model`.
 fn all_logits(backend: Cpu, model: &str) -> Vec<f32> {
@@ -25,14 +25,20 @@ fn same_f32_code(isa: Isa) -> &'static str {
 }
 
 #[test]
-fn byte_products_of_any_kind_give_the_same_bits() {
+fn byte_products_of_any_kind_and_order_give_the_same_bits() {
     for model in MODELS {
         let mut seen: Vec<(&str, Vec<u32>)> = Vec::new();
         for isa in Isa::available() {
-            let (code, found) = (same_f32_code(isa), bits(&all_logits(cpu(2, isa), model)));
-            match seen.iter().find(|(other, _)| *other == code) {
-                Some((_, expected)) => assert!(found == *expected, "{model} on {}", isa.name()),
-                None => seen.push((code, found)),
+            let code = same_f32_code(isa);
+            for interleave in [Interleave::Nothing, Interleave::All] {
+                let options = CpuOptions { threads: 2, isa, interleave, ..CpuOptions::default() };
+                let found = bits(&all_logits(Cpu::new(options), model));
+                match seen.iter().find(|(other, _)| *other == code) {
+                    Some((_, expected)) => {
+                        assert!(found == *expected, "{model} on {}, {interleave:?}", isa.name());
+                    }
+                    None => seen.push((code, found)),
+                }
             }
         }
     }

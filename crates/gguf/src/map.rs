@@ -17,6 +17,17 @@ pub(crate) fn map(file: &File, len: usize) -> io::Result<Mmap> {
     unsafe { MmapOptions::new().len(len).map(file) }
 }
 
+/// Lets go of the pages of a map that [`map`] made.
+#[cfg(unix)]
+pub(crate) fn release(map: &Mmap) {
+    // SAFETY: the map is of a file and nobody writes to it, so a page that is touched again has the
+    // bytes that it had. There is nothing to do about an error: the pages stay.
+    let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+}
+
+#[cfg(not(unix))]
+pub(crate) fn release(_: &Mmap) {}
+
 /// Keeps the pages of a range of a map in memory until [`unlock`] or the end of the map.
 ///
 /// # Panics

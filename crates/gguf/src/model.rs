@@ -85,6 +85,7 @@ impl fmt::Debug for Locked {
 struct Contents {
     metadata: Metadata,
     map: Arc<Mmap>,
+    read: ReadMode,
     data_start: u64,
     alignment: u64,
 }
@@ -93,6 +94,7 @@ struct Contents {
 struct Part {
     path: PathBuf,
     map: Mmap,
+    read: ReadMode,
     header: Header,
 }
 
@@ -130,7 +132,7 @@ impl Gguf {
             return Err(Error::split(&path, SplitFault::InMemory { count }));
         }
         let map = map::copy(bytes).map_err(|source| Error::io(&path, "copy", source))?;
-        assemble(vec![Part { path, map, header }])
+        assemble(vec![Part { path, map, read: ReadMode::Read, header }])
     }
 
     /// The format version of the (first) file: 2 or 3.
@@ -233,6 +235,13 @@ impl Gguf {
         self.model.contents.first().map_or(1, |contents| contents.alignment)
     }
 
+    /// Lets go of the pages of mapped files that were touched so far: for the time after their
+    /// weights were copied elsewhere. What is touched again is read again.
+    pub fn release(&self) {
+        let mapped = self.model.contents.iter().filter(|part| part.read == ReadMode::Map);
+        mapped.for_each(|part| map::release(&part.map));
+    }
+
     /// Bytes of all files together.
     pub fn file_bytes(&self) -> u64 {
         self.model.contents.iter().map(|contents| contents.map.len() as u64).sum()
@@ -276,7 +285,7 @@ impl Part {
             ReadMode::Read => map::read(&file, len).map_err(failed("read"))?,
         };
         let header = parse(path, &map)?;
-        Ok(Part { path: path.to_owned(), map, header })
+        Ok(Part { path: path.to_owned(), map, read, header })
     }
 
     fn split_keys(&self) -> Result<Option<SplitKeys>, Error> {
@@ -337,7 +346,7 @@ fn part_total(part: &Part, path: &Path) -> Result<Option<u64>, Error> {
 /// Joins the parts to a model. Names must be unique over all of them.
 fn assemble(parts: Vec<Part>) -> Result<Gguf, Error> {
     let mut model = Model::default();
-    for (index, Part { path, map, header }) in parts.into_iter().enumerate() {
+    for (index, Part { path, map, read, header }) in parts.into_iter().enumerate() {
         let Header { version, metadata, tensors, by_name, section } = header;
         if index == 0 {
             (model.version, model.by_name) = (version, by_name);
@@ -346,7 +355,8 @@ fn assemble(parts: Vec<Part>) -> Result<Gguf, Error> {
         model.tensors.extend(of_part);
         model.paths.push(path);
         let (data_start, alignment) = (section.start, section.alignment);
-        model.contents.push(Contents { metadata, map: Arc::new(map), data_start, alignment });
+        let map = Arc::new(map);
+        model.contents.push(Contents { metadata, map, read, data_start, alignment });
     }
     if model.paths.len() > 1 {
         model.by_name = tensor::name_order(&model.tensors);

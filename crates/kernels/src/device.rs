@@ -108,6 +108,20 @@ pub trait Device {
         self.load_matrix(weight, activations)
     }
 
+    /// Makes a matrix ready whose bytes are read from elsewhere or row by row: a stack of experts
+    /// that a store provides, or an embedding ([`crate::Head::embed`]). A device that arranges
+    /// weights for products has no need to; the default is [`Device::load_matrix`].
+    ///
+    /// # Errors
+    /// As for [`Device::load_matrix`].
+    fn load_unread(
+        &mut self,
+        weight: &Weight,
+        activations: Activations,
+    ) -> Result<Self::Matrix, Error> {
+        self.load_matrix(weight, activations)
+    }
+
     /// Makes a table ready whose rows are only ever gathered ([`Ple::ple_gather`]). It may be
     /// larger than the device's memory, so a device with memory of its own leaves it where it is;
     /// the default is [`Device::load_matrix`].

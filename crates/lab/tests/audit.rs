@@ -135,7 +135,7 @@ fn a_damaged_file_and_one_of_another_version_say_so() {
     assert!(!unusable(&text.as_bytes()[..text.len() / 2]).is_empty());
     assert!(!unusable(b"").is_empty());
     assert!(!unusable(text.replace("\"rows\": 1", "\"rows\": -1").as_bytes()).is_empty());
-    let other = text.replacen("\"version\": 2", "\"version\": 999", 1);
+    let other = text.replacen("\"version\": 3", "\"version\": 999", 1);
     assert!(other != text && unusable(other.as_bytes()).contains("999"));
     fs::write(store.path(), [0xff, 0xfe]).unwrap();
     let error = Store::load(folder.path(), "cpu a").unwrap_err();

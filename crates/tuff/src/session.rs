@@ -23,6 +23,9 @@ use crate::progress::{Progress, Show, Unit};
 use crate::stored;
 use crate::units;
 
+/// Bytes of weights that are loaded before their file's pages are given back.
+const RELEASE_EVERY: u64 = 128 << 20;
+
 /// The only slot of the engine here.
 pub(crate) const SLOT: usize = 0;
 
@@ -272,10 +275,21 @@ pub(crate) fn load<B: Backend>(
     };
     let total = tensors.iter().map(|tensor| tensor.bytes.len() as u64).sum();
     let mut progress = Progress::new(show, "loading", Unit::Bytes);
-    let mut show = |done| progress.set(done, total);
+    let mut released = 0;
+    let mut show = |done: u64| {
+        progress.set(done, total);
+        // What was copied is not to lie in memory twice until the last weight is loaded.
+        if device.repacks() && done - released > RELEASE_EVERY {
+            checkpoint.file.release();
+            released = done;
+        }
+    };
     let homes = WeightHomes { stores, split };
     let engine = Engine::with_homes(backend, checkpoint, config, homes, &mut show)?;
     progress.clear();
+    if device.repacks() {
+        checkpoint.file.release();
+    }
     if let Some(stores) = engine.stores().filter(|_| !placed.is_split()) {
         stored::warm(stores);
     }

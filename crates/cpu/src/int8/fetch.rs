@@ -2,6 +2,7 @@
 //! memory in turn, which is more than what processors foresee by themselves.
 
 use super::tasks::Then;
+use crate::device::Order;
 
 /// What is asked for while a panel is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,7 @@ pub(crate) struct Walk {
     pub(crate) chunks: usize,
     /// Number of the panel in its weight.
     pub(crate) number: usize,
+    pub(crate) order: Order,
 }
 
 /// Bytes of a panel that is small enough for the first level of the cache to hold most of it until
@@ -36,6 +38,9 @@ const AT_ONCE: usize = 256;
 /// microsecond or two of decoding.
 const AHEAD: usize = 2048;
 
+/// Bytes between what is decoded and what is asked for where all rows lie in one stream.
+const STREAM_AHEAD: usize = 4096;
+
 impl Fetch {
     /// In the order of a tile's numbers.
     pub(crate) const ALL: [Self; 3] = [Self::Nothing, Self::NextPanel, Self::InOrder];
@@ -48,6 +53,9 @@ impl Fetch {
     /// Asks for what follows chunk `chunk` of the rows in `panel`.
     #[inline(always)]
     pub(crate) fn ahead(self, panel: &[u8], walk: &Walk, chunk: usize, then: Then) {
+        if walk.order == Order::InTurn {
+            return;
+        }
         match self {
             Self::Nothing => {}
             Self::NextPanel if then == Then::NextPanel => {
@@ -72,7 +80,7 @@ fn in_order(
     then: Then,
     mut ask: impl FnMut(usize, usize),
 ) {
-    let Walk { row_bytes, chunk_bytes, chunks, number } = *walk;
+    let Walk { row_bytes, chunk_bytes, chunks, number, .. } = *walk;
     let rows = panel / row_bytes;
     let together = (AT_ONCE / chunk_bytes).max(1);
     let mut from = chunk + AHEAD.div_ceil(chunk_bytes);
@@ -95,6 +103,20 @@ fn in_order(
 
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
+
+/// Asks for what a stream has [`STREAM_AHEAD`] bytes behind the `bytes` bytes at `at`: a line for
+/// each that is read.
+#[inline(always)]
+pub(crate) fn stream(at: *const u8, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..bytes).step_by(LINE) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch never faults, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(STREAM_AHEAD + line).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (at, bytes);
+}
 
 /// Asks for the lines of `bytes` bytes from `start`.
 #[inline(always)]
@@ -122,7 +144,8 @@ mod tests {
             let panel = rows * row_bytes;
             let mut asked = vec![0; 100 * panel];
             for number in 0..99 {
-                let walk = Walk { row_bytes, chunk_bytes, chunks, number };
+                let order = Order::Rows;
+                let walk = Walk { row_bytes, chunk_bytes, chunks, number, order };
                 for chunk in 0..chunks {
                     let at = |row: usize| number * panel + row * row_bytes + chunk * chunk_bytes;
                     if number >= 80 {

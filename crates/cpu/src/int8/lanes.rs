@@ -119,6 +119,30 @@ pub(crate) trait RowLanes: 'static {
     }
     /// Reads 4 bytes per row.
     unsafe fn load(p: *const u8) -> Self::V;
+    /// Reads an f16 per row.
+    #[inline(always)]
+    unsafe fn load_halves(p: *const u8) -> Self::F {
+        let mut lanes = [0u32; MAX_ROWS];
+        // SAFETY: the trait's contract; the array has room for every lane.
+        unsafe {
+            for (r, lane) in lanes[..Self::ROWS].iter_mut().enumerate() {
+                *lane = u32::from(p.add(2 * r).cast::<u16>().read_unaligned());
+            }
+            Self::half(Self::load(lanes.as_ptr().cast()))
+        }
+    }
+    /// Reads a byte per row, to the low end of its lane.
+    #[inline(always)]
+    unsafe fn load_bytes(p: *const u8) -> Self::V {
+        let mut lanes = [0u32; MAX_ROWS];
+        // SAFETY: the trait's contract; the array has room for every lane.
+        unsafe {
+            for (r, lane) in lanes[..Self::ROWS].iter_mut().enumerate() {
+                *lane = u32::from(p.add(r).read());
+            }
+            Self::load(lanes.as_ptr().cast())
+        }
+    }
     /// Writes 4 bytes per row.
     unsafe fn store(p: *mut u8, v: Self::V);
     /// Lanes as signed integers.

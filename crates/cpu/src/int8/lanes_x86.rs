@@ -100,6 +100,8 @@ impl<D: Dot256> RowLanes for Avx2<D> {
         fn gather(table: &[u32], index: __m256i) -> __m256i =
             _mm256_i32gather_epi32::<4>(table.as_ptr().cast(), index);
         fn load(p: *const u8) -> __m256i = _mm256_loadu_si256(p.cast());
+        fn load_halves(p: *const u8) -> __m256 = _mm256_cvtph_ps(_mm_loadu_si128(p.cast()));
+        fn load_bytes(p: *const u8) -> __m256i = _mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()));
         fn store(p: *mut u8, v: __m256i) -> () = _mm256_storeu_si256(p.cast(), v);
         fn to_f32(v: __m256i) -> __m256 = _mm256_cvtepi32_ps(v);
         fn from_bits(v: __m256i) -> __m256 = _mm256_castsi256_ps(v);
@@ -206,6 +208,8 @@ impl RowLanes for Avx512Vnni {
         fn gather(table: &[u32], index: __m512i) -> __m512i =
             _mm512_i32gather_epi32::<4>(index, table.as_ptr().cast());
         fn load(p: *const u8) -> __m512i = _mm512_loadu_si512(p.cast());
+        fn load_halves(p: *const u8) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(p.cast()));
+        fn load_bytes(p: *const u8) -> __m512i = _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()));
         fn store(p: *mut u8, v: __m512i) -> () = _mm512_storeu_si512(p.cast(), v);
         fn to_f32(v: __m512i) -> __m512 = _mm512_cvtepi32_ps(v);
         fn from_bits(v: __m512i) -> __m512 = _mm512_castsi512_ps(v);

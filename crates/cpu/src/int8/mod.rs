@@ -11,6 +11,7 @@
 pub(crate) mod activation;
 mod fetch;
 mod formats;
+mod interleave;
 mod lanes;
 #[cfg(target_arch = "aarch64")]
 mod lanes_neon;

@@ -3,16 +3,18 @@
 use super::activation::{self, ActBlock, Acts};
 use super::fetch::Walk;
 use super::formats::{self, PanelFormat, PanelVisitor, with_panel_format};
+use super::interleave::Pieces;
 use super::lanes::RowLanes;
 use super::panel::{Panel, RowPointers};
 use super::tasks::PanelRows;
 use super::tile::tile;
 use super::{CHUNK, GROUP, MAX_TILE};
 use crate::Isa;
-use crate::device::Encoded;
+use crate::device::{Encoded, Order};
 use gguf::TensorType;
 
 type Decode = unsafe fn(&RowPointers, usize, usize, &mut Panel);
+type DecodeInTurn = unsafe fn(*const u8, usize, &mut Panel);
 type Tile = unsafe fn(&[Panel; 2], usize, &[*const ActBlock; MAX_TILE], &mut [f32]);
 /// Tiles of one panel and of two, by the number of window rows less one.
 type Tiles = [[Tile; MAX_TILE]; 2];
@@ -32,6 +34,9 @@ pub(crate) struct Int8Kernels {
 #[derive(Clone, Copy)]
 pub(crate) struct Product {
     decode: Decode,
+    decode_in_turn: DecodeInTurn,
+    /// How blocks are interleaved.
+    pub(super) pieces: Option<Pieces>,
     tiles: &'static Tiles,
     /// Weight rows of a panel.
     rows: usize,
@@ -91,31 +96,42 @@ impl Product {
         (scratch, set): (&mut Scratch, usize),
     ) -> usize {
         let Scratch { panels, sums } = scratch;
-        let Encoded { bytes, n_in, row_bytes, .. } = weights;
+        let Encoded { bytes, n_in, row_bytes, order, .. } = weights;
         assert!(first < last && last - first <= self.rows());
         assert!((1..=MAX_TILE).contains(&tile_rows));
         assert!(x.blocks.len() >= n_in.div_ceil(CHUNK) * x.rows);
         assert!(tokens.iter().all(|&t| (t as usize) < x.rows), "rows of the window");
-        let encoded = &bytes[first * row_bytes..last * row_bytes];
+        let end = match order {
+            Order::Rows => last,
+            Order::InTurn => last.next_multiple_of(self.rows),
+        };
+        let encoded = &bytes[first * row_bytes..end * row_bytes];
         let of_panel = encoded.chunks(self.rows * row_bytes);
         let (count, stride) = (of_panel.len(), of_panel.len() * self.rows);
         let mut rows = [RowPointers::new(encoded, row_bytes); 2];
-        for (rows, encoded) in rows.iter_mut().zip(of_panel) {
+        for (rows, encoded) in rows.iter_mut().zip(of_panel.clone()) {
             *rows = RowPointers::new(encoded, row_bytes);
         }
         let sums = crate::device::room(&mut sums[set], tokens.len() * stride);
         sums.fill(0.0);
         let chunk_bytes = CHUNK / self.block_elements * self.block_bytes;
         let (chunks, number) = (n_in.div_ceil(CHUNK), first / stride);
-        let walk = Walk { row_bytes, chunk_bytes, chunks, number };
+        let walk = Walk { row_bytes, chunk_bytes, chunks, number, order };
         for (c, start) in (0..n_in).step_by(CHUNK).enumerate() {
             let values = CHUNK.min(n_in - start);
             fetch.ahead(encoded, &walk, c, then);
-            for (panel, rows) in panels.iter_mut().zip(&rows[..count]) {
-                // SAFETY: `rows` are rows of `n_in` values in this format, and the processor has
-                // the instruction set that this product was made for.
-                unsafe {
-                    (self.decode)(rows, c * chunk_bytes, values / self.block_elements, panel);
+            let blocks = values / self.block_elements;
+            for ((panel, rows), encoded) in panels.iter_mut().zip(&rows).zip(of_panel.clone()) {
+                match order {
+                    // SAFETY: `rows` are rows of `n_in` values in this format, and the processor
+                    // has the instruction set that this product was made for.
+                    Order::Rows => unsafe { (self.decode)(rows, c * chunk_bytes, blocks, panel) },
+                    Order::InTurn => {
+                        let bytes = blocks * self.block_bytes * self.rows;
+                        let own = &encoded[c * chunk_bytes * self.rows..][..bytes];
+                        // SAFETY: `own` are the blocks of all rows; the rest as above.
+                        unsafe { (self.decode_in_turn)(own.as_ptr(), blocks, panel) }
+                    }
                 }
             }
             let blocks = &x.blocks[c * x.rows..(c + 1) * x.rows];
@@ -171,6 +187,16 @@ macro_rules! instantiate {
             }
 
             $(#[target_feature(enable = $features)])?
+            unsafe fn decode_in_turn<F: PanelFormat>(
+                from: *const u8,
+                blocks: usize,
+                panel: &mut Panel,
+            ) {
+                // SAFETY: the instruction set is enabled on this function; the rest is passed on.
+                unsafe { formats::decode_in_turn::<F, $lanes>(from, blocks, panel) }
+            }
+
+            $(#[target_feature(enable = $features)])?
             unsafe fn product<
                 const T: usize,
                 const P: usize,
@@ -223,6 +249,8 @@ macro_rules! instantiate {
                     };
                     Product {
                         decode: decode::<F>,
+                        decode_in_turn: decode_in_turn::<F>,
+                        pieces: F::PIECES,
                         tiles,
                         rows: <$lanes>::ROWS,
                         panels: PANELS,
@@ -370,6 +398,18 @@ mod tests {
                         let mut panel = Panel::ZERO;
                         // SAFETY: every row has one block; the instruction set is available.
                         unsafe { (product.decode)(&rows, 0, 1, &mut panel) };
+                        if product.interleaves() {
+                            let mut in_turn = vec![0; product.rows * ty.block_bytes()];
+                            product.interleave(bytes, ty.block_bytes(), &mut in_turn);
+                            let mut own = Panel::ZERO;
+                            // SAFETY: as above, of whole panels.
+                            unsafe { (product.decode_in_turn)(in_turn.as_ptr(), 1, &mut own) };
+                            assert!(own.codes == panel.codes, "{} {}", ty.name(), isa.name());
+                            let bits =
+                                |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                            assert_eq!(bits(&own.scales), bits(&panel.scales), "{}", ty.name());
+                            assert_eq!(bits(&own.offsets), bits(&panel.offsets), "{}", ty.name());
+                        }
                         for r in 0..count {
                             let block = &bytes[r * ty.block_bytes()..][..ty.block_bytes()];
                             let mut want = vec![0.0; ty.block_elements()];

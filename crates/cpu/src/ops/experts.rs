@@ -2,7 +2,7 @@
 
 use super::gemv::{SCRATCH, copy_short, quantise, quantise_some};
 use super::rows::{RowTasks, TokenRows, rows_times};
-use crate::device::{Cpu, CpuMatrix, room};
+use crate::device::{Cpu, CpuMatrix, Encoded, room};
 use crate::int8::{Acts, Load, PanelRows, PanelTasks, Product};
 use crate::share::Shared;
 use crate::simd::elementwise::SwiGlu;
@@ -21,7 +21,7 @@ thread_local! {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a, const N: usize> {
     pub(super) group: &'a Group,
-    pub(super) bytes: [&'a [u8]; N],
+    pub(super) weights: [Encoded<'a>; N],
 }
 
 /// Some experts of a plan, by number: all of them in the mapped file, or those that a store has
@@ -55,9 +55,9 @@ impl Cpu {
                 let (rows, n_in) = (experts.plan.rows(), gate.weight.n_in());
                 let Self { pool, work, int8, .. } = self;
                 quantise(pool, *int8, (u, rows), n_in, &mut work.acts);
-                self.gate_up_int8(experts, [(gate, a), (up, b)], width, act);
+                self.gate_up_int8(experts, (gate, [a, b]), width, act);
             }
-            _ => self.gate_up_f32(experts, [gate, up], width, (u, act)),
+            _ => self.gate_up_f32(experts, gate, width, (u, act)),
         }
     }
 
@@ -65,7 +65,7 @@ impl Cpu {
     pub(super) fn gate_up_int8(
         &mut self,
         experts: Experts<'_, 2>,
-        [(gate, gate_product), (up, up_product)]: [(&CpuMatrix, &Product); 2],
+        (gate, [gate_product, up_product]): (&CpuMatrix, [&Product; 2]),
         width: usize,
         act: &mut [f32],
     ) {
@@ -80,17 +80,17 @@ impl Cpu {
         let tasks = panels.count();
         let out = Shared::new(&mut act[..plan.experts().len() * width]);
         pool.run(count * tasks, &|task| {
-            let Found { group, bytes } = find(task / tasks);
+            let Found { group, weights: [gate_rows, up_rows] } = find(task / tasks);
             let pairs = plan.pairs_of(group);
-            let (gate, up) = (gate.encoded_as(bytes[0]), up.encoded_as(bytes[1]));
             SCRATCH.with_borrow_mut(|scratch| {
                 TOKENS.with_borrow_mut(|tokens| {
                     tokens.clear();
                     tokens.extend(pairs.iter().map(|&pair| pair / plan.used() as u32));
                     for panel in panels.panels(task % tasks) {
                         let PanelRows { first, last, .. } = panel;
-                        let stride = gate_product.panel(gate, panel, &acts, tokens, (scratch, 0));
-                        up_product.panel(up, panel, &acts, tokens, (scratch, 1));
+                        let stride =
+                            gate_product.panel(gate_rows, panel, &acts, tokens, (scratch, 0));
+                        up_product.panel(up_rows, panel, &acts, tokens, (scratch, 1));
                         let (gates, ups) = scratch.sums_mut();
                         let sums = gates.chunks_exact(stride).zip(ups.chunks_exact(stride));
                         for (&pair, (gates, ups)) in pairs.iter().zip(sums) {
@@ -109,7 +109,7 @@ impl Cpu {
     fn gate_up_f32(
         &mut self,
         experts: Experts<'_, 2>,
-        [gate, up]: Matrices<'_, 2>,
+        gate: &CpuMatrix,
         width: usize,
         (u, act): (&[f32], &mut [f32]),
     ) {
@@ -119,7 +119,7 @@ impl Cpu {
         let tasks = split.count();
         let out = Shared::new(&mut act[..plan.experts().len() * width]);
         self.pool.run(count * tasks, &|task| {
-            let Found { group, bytes } = find(task / tasks);
+            let Found { group, weights: [gate_rows, up_rows] } = find(task / tasks);
             let (first, last) = split.range(task % tasks);
             let n_in = gate.weight.n_in();
             let pairs = plan.pairs_of(group);
@@ -130,12 +130,10 @@ impl Cpu {
                     let x = TokenRows { values: u, width: n_in, tokens };
                     let count = last - first;
                     let gates = room(gates, pairs.len() * count);
-                    let rows = gate.encoded_as(bytes[0]);
-                    rows_times(&simd, rows, (first, last), x, |t, row, value| {
+                    rows_times(&simd, gate_rows, (first, last), x, |t, row, value| {
                         gates[t * count + (row - first)] = silu(value);
                     });
-                    let rows = up.encoded_as(bytes[1]);
-                    rows_times(&simd, rows, (first, last), x, |t, row, value| {
+                    rows_times(&simd, up_rows, (first, last), x, |t, row, value| {
                         let value = gates[t * count + (row - first)] * value;
                         // SAFETY: a pair belongs to one group, a weight row of it to one task.
                         unsafe { out.set(pairs[t] as usize * width + row, value) }
@@ -183,8 +181,8 @@ impl Cpu {
         let tasks = panels.count();
         let out = Shared::new(&mut part[..pairs * n_out]);
         pool.run(count * tasks, &|task| {
-            let Found { group, bytes: [bytes] } = find(task / tasks);
-            let (rows, pairs) = (down.encoded_as(bytes), plan.pairs_of(group));
+            let Found { group, weights: [rows] } = find(task / tasks);
+            let pairs = plan.pairs_of(group);
             SCRATCH.with_borrow_mut(|scratch| {
                 for panel in panels.panels(task % tasks) {
                     let PanelRows { first, last, .. } = panel;
@@ -213,8 +211,8 @@ impl Cpu {
         let tasks = split.count();
         let out = Shared::new(&mut part[..plan.experts().len() * n_out]);
         self.pool.run(count * tasks, &|task| {
-            let Found { group, bytes: [bytes] } = find(task / tasks);
-            let (rows, pairs) = (down.encoded_as(bytes), plan.pairs_of(group));
+            let Found { group, weights: [rows] } = find(task / tasks);
+            let pairs = plan.pairs_of(group);
             let x = TokenRows { values: act, width: n_in, tokens: pairs };
             rows_times(&simd, rows, split.range(task % tasks), x, |t, row, value| {
                 // SAFETY: a pair belongs to one group, a weight row of it to one task.

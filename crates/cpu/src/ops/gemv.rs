@@ -123,7 +123,7 @@ impl Cpu {
         let x = TokenRows { values: x, width: n_in, tokens };
         let out = Shared::new(&mut y[..rows * n_out]);
         pool.run(tasks.count(), &|task| {
-            rows_times(simd, w.encoded(), tasks.range(task), x, |t, row, value| {
+            rows_times(simd, w.in_file(), tasks.range(task), x, |t, row, value| {
                 // SAFETY: a weight row belongs to one task.
                 unsafe { out.set(t * n_out + row, value) }
             });

@@ -51,17 +51,18 @@ impl Cpu {
                 break;
             }
             let find = |n: usize| {
-                let TakenExpert { place, parts: [gate, up, _] } = &taken[n];
-                Found { group: &plan.groups()[*place], bytes: [gate, up] }
+                let TakenExpert { place, parts: [a, b, _] } = &taken[n];
+                let weights = [gate.encoded_as(a), up.encoded_as(b)];
+                Found { group: &plan.groups()[*place], weights }
             };
             let some = Experts { plan, count: taken.len(), find: &find };
             match products {
-                Some((a, b)) => self.gate_up_int8(some, [(gate, a), (up, b)], width, act),
+                Some((a, b)) => self.gate_up_int8(some, (gate, [a, b]), width, act),
                 None => self.gate_up(some, [gate, up], width, (u, act)),
             }
             let find = |n: usize| {
                 let TakenExpert { place, parts: [.., down] } = &taken[n];
-                Found { group: &plan.groups()[*place], bytes: [down] }
+                Found { group: &plan.groups()[*place], weights: [experts.down.encoded_as(down)] }
             };
             let some = Experts { plan, count: taken.len(), find: &find };
             self.down(some, experts.down, (act, part));
@@ -109,31 +110,28 @@ impl Moe for Cpu {
         act: &mut Vec<f32>,
     ) {
         let (matrices, width) = gate_and_up(&experts);
-        let rows = |matrix: &'_ CpuMatrix, first: usize| {
-            let bytes = matrix.weight.row_bytes();
-            first * bytes..(first + width) * bytes
-        };
+        let int8 = matrices.iter().all(|matrix| matrix.int8.is_some());
+        let rows = matrices.map(|matrix| if int8 { matrix.encoded() } else { matrix.in_file() });
         let find = |n: usize| {
             let group = &plan.groups()[n];
-            let bytes = match experts {
-                GateUp::Separate { gate, up } => [gate, up]
-                    .map(|matrix| &matrix.weight.bytes()[rows(matrix, group.expert * width)]),
-                GateUp::Fused(both) => [0, 1].map(|half| {
-                    &both.weight.bytes()[rows(both, (2 * group.expert + half) * width)]
-                }),
+            let weights = match experts {
+                GateUp::Separate { .. } => rows.map(|rows| rows.part(group.expert * width, width)),
+                GateUp::Fused(_) => {
+                    [0, 1].map(|half| rows[0].part((2 * group.expert + half) * width, width))
+                }
             };
-            Found { group, bytes }
+            Found { group, weights }
         };
         let all = Experts { plan, count: plan.groups().len(), find: &find };
         self.gate_up(all, matrices, width, (u, act));
     }
 
     fn moe_down(&mut self, plan: &Plan, down: &CpuMatrix, act: &Vec<f32>, part: &mut Vec<f32>) {
-        let of_expert = down.weight.n_out() * down.weight.row_bytes();
+        let width = down.weight.n_out();
+        let rows = if down.int8.is_some() { down.encoded() } else { down.in_file() };
         let find = |n: usize| {
             let group = &plan.groups()[n];
-            let first = group.expert * of_expert;
-            Found { group, bytes: [&down.weight.bytes()[first..first + of_expert]] }
+            Found { group, weights: [rows.part(group.expert * width, width)] }
         };
         self.down(Experts { plan, count: plan.groups().len(), find: &find }, down, (act, part));
     }

@@ -1,7 +1,7 @@
 //! Products with f32 activations: a few weight rows are decoded into the cache, then multiplied
 //! with every row of the window, in tiles of [`MAX_TILE`].
 
-use crate::device::Encoded;
+use crate::device::{Encoded, Order};
 use crate::simd::{Kernels, MAX_TILE, Rows, StoredType, Sums};
 use std::cell::RefCell;
 
@@ -49,7 +49,8 @@ pub(crate) fn rows_times(
     x: TokenRows<'_>,
     mut emit: impl FnMut(usize, usize, f32),
 ) {
-    let Encoded { bytes, n_in, row_bytes, ty, decoder } = weights;
+    let Encoded { bytes, n_in, row_bytes, ty, decoder, order } = weights;
+    assert_eq!(order, Order::Rows);
     // As many rows as stay in the cache while several tiles of activations pass over them.
     let most = if x.tokens.len() <= MAX_TILE { simd.tile_rows() } else { DECODED_ROWS };
     let fit = (DECODED_VALUES / n_in).clamp(1, most);

@@ -46,6 +46,14 @@ impl<B: HostBackend> Device for Timed<B> {
         Ok(timed(self.inner.load_matrix(weight, activations)?, weight))
     }
 
+    fn load_unread(
+        &mut self,
+        weight: &Weight,
+        activations: Activations,
+    ) -> Result<Self::Matrix, Error> {
+        Ok(timed(self.inner.load_unread(weight, activations)?, weight))
+    }
+
     fn load_table(&mut self, weight: &Weight) -> Result<Self::Matrix, Error> {
         Ok(timed(self.inner.load_table(weight)?, weight))
     }

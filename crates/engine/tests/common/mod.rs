@@ -31,7 +31,8 @@ pub(crate) fn cpu(threads: usize, isa: Isa) -> Cpu {
 
 /// The CPU with activations kept in f32, whatever the weights' format.
 pub(crate) fn exact_cpu(threads: usize, isa: Isa) -> Cpu {
-    Cpu::new(CpuOptions { threads, isa, activations: Activations::F32 })
+    let activations = Activations::F32;
+    Cpu::new(CpuOptions { threads, isa, activations, ..CpuOptions::default() })
 }
 
 pub(crate) fn cpu_engine(model: &str, config: EngineConfig) -> Engine<Cpu> {

@@ -51,7 +51,7 @@ struct Way {
 /// A model computed one way.
 fn engine(checkpoint: &Checkpoint, way: Way, context: usize) -> Result<Engine<Cpu>, Error> {
     let Way { isa, activations, kv } = way;
-    let cpu = Cpu::new(CpuOptions { threads: 0, isa, activations });
+    let cpu = Cpu::new(CpuOptions { isa, activations, ..CpuOptions::default() });
     let config = EngineConfig { slots: 1, context, chunk: CHUNK, kv, ..EngineConfig::default() };
     Ok(Engine::new(cpu, checkpoint, config, &mut |_| {})?)
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, ValueEnum, value_parser};
-use cpu::{Cpu, CpuOptions, Isa};
+use cpu::{Cpu, CpuOptions, Interleave, Isa};
 use engine::EngineConfig;
 use gpu::{Gpu, GpuOptions};
 use kernels::rope::RopeScaling;
@@ -84,6 +84,30 @@ pub(crate) enum TilesName {
     BuiltIn,
 }
 
+/// Which weights the cpu backend keeps in the order in which it reads them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RepackName {
+    /// As many as a quarter of the free memory holds, and as much of the experts, up to 8 GiB.
+    Auto,
+    /// None: they are read where the file is mapped.
+    Off,
+    /// All but experts.
+    Dense,
+    /// All.
+    All,
+}
+
+impl From<RepackName> for Interleave {
+    fn from(name: RepackName) -> Self {
+        match name {
+            RepackName::Auto => Self::Auto,
+            RepackName::Off => Self::Nothing,
+            RepackName::Dense => Self::Dense,
+            RepackName::All => Self::All,
+        }
+    }
+}
+
 /// How keys and values are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KvName {
@@ -146,6 +170,10 @@ pub(crate) struct DeviceArgs {
     /// How the kernels of the cpu backend cut their work. Changes speed, never a result.
     #[arg(long, value_enum, value_name = "NAME", default_value = "auto")]
     tiles: TilesName,
+    /// Weights that the cpu backend copies to memory in the order in which it reads them. Changes
+    /// speed and memory, never a result.
+    #[arg(long, value_enum, value_name = "NAME", default_value = "auto")]
+    repack: RepackName,
     /// Precision of activations in products of the cpu backend with quantised weights.
     #[arg(long, value_enum, value_name = "TYPE", default_value = "int8")]
     activations: ActivationType,
@@ -215,7 +243,8 @@ impl DeviceArgs {
         let mut gpu = gpu_device::open(&self.gpu_options(), self.tiles == TilesName::Auto)?;
         let device = self.clone();
         gpu.set_host(move || {
-            let cpu = device.new_cpu();
+            // It multiplies a part of the experts' stacks, which are loaded whole.
+            let cpu = Self { repack: RepackName::Off, ..device.clone() }.new_cpu();
             gpu_device::note_helper(cpu.isa());
             cpu
         });
@@ -241,6 +270,11 @@ impl DeviceArgs {
         cpu
     }
 
+    /// Whether weights may be copied when they are loaded.
+    pub(crate) fn repacks(&self) -> bool {
+        self.backend() == Chosen::Cpu && self.repack != RepackName::Off
+    }
+
     /// How the cpu backend is used.
     pub(crate) fn cpu_options(&self) -> CpuOptions {
         let threads = count(self.threads).unwrap_or(0);
@@ -248,6 +282,7 @@ impl DeviceArgs {
             threads,
             isa: self.isa.unwrap_or_else(Isa::detect),
             activations: self.activations.into(),
+            interleave: self.repack.into(),
         }
     }
 
@@ -383,6 +418,7 @@ impl OtherDeviceArgs {
             threads: self.b_threads.or(a.threads),
             isa: self.b_isa.or(a.isa),
             tiles: a.tiles,
+            repack: a.repack,
             activations: self.b_activations.unwrap_or(a.activations),
             kv: self.b_kv.unwrap_or(a.kv),
             rope_scaling: self.b_rope_scaling.unwrap_or(a.rope_scaling),

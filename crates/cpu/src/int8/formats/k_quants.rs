@@ -1,8 +1,9 @@
 //! Q4_K, Q5_K and Q6_K.
 
 use super::{PanelFormat, bytes, high, low, stored};
+use crate::int8::interleave::Pieces;
 use crate::int8::lanes::RowLanes;
-use crate::int8::panel::{Sink, Source};
+use crate::int8::panel::{Blocks, Sink};
 use quant::{Q4_K, Q5_K, Q6_K};
 use std::mem::offset_of;
 
@@ -12,7 +13,7 @@ use std::mem::offset_of;
 /// # Safety
 /// As for [`PanelFormat::block`].
 #[inline(always)]
-unsafe fn six_bit<L: RowLanes>(from: Source<'_>, to: Sink) {
+unsafe fn six_bit<L: RowLanes>(from: impl Blocks, to: Sink) {
     // SAFETY: passed on.
     unsafe {
         let [units, a, b, c] = from.columns::<L>(0);
@@ -42,7 +43,7 @@ impl PanelFormat for Q4_K {
     const OFFSETS: bool = true;
 
     #[inline(always)]
-    unsafe fn block<L: RowLanes>(from: Source<'_>, to: Sink) {
+    unsafe fn block<L: RowLanes, B: Blocks>(from: B, to: Sink) {
         // SAFETY: passed on; fields lie inside the block.
         unsafe {
             six_bit::<L>(from, to);
@@ -79,7 +80,7 @@ impl PanelFormat for Q5_K {
     const OFFSETS: bool = true;
 
     #[inline(always)]
-    unsafe fn block<L: RowLanes>(from: Source<'_>, to: Sink) {
+    unsafe fn block<L: RowLanes, B: Blocks>(from: B, to: Sink) {
         // SAFETY: passed on; fields lie inside the block.
         unsafe {
             six_bit::<L>(from, to);
@@ -108,13 +109,14 @@ impl PanelFormat for Q5_K {
 impl PanelFormat for Q6_K {
     const SPLIT: usize = 2;
     const OFFSETS: bool = false;
+    const PIECES: Option<Pieces> = Some(Pieces::behind_words(Q6_K_BYTES));
 
     #[inline(always)]
-    unsafe fn block<L: RowLanes>(from: Source<'_>, to: Sink) {
+    unsafe fn block<L: RowLanes, B: Blocks>(from: B, to: Sink) {
         // SAFETY: passed on; fields lie inside the block.
         unsafe {
             // The unit is in the last two bytes of the block: the upper half of the last word.
-            let d = L::half(L::shr(from.columns::<L>(Q6_K_BYTES - 16)[3], 16));
+            let d = from.last_half::<L>(Q6_K_BYTES);
             let scales = from.columns::<L>(offset_of!(Q6_K, scales));
             for (j, v) in scales.into_iter().enumerate() {
                 for k in 0..4 {

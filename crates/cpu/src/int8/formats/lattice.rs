@@ -3,7 +3,7 @@
 use super::grids::{Grids, IQ2S, IQ2XS, IQ2XXS, Iq2Grid, Iq3Grid};
 use super::{PanelFormat, bytes};
 use crate::int8::lanes::RowLanes;
-use crate::int8::panel::{Sink, Source};
+use crate::int8::panel::{Blocks, Sink};
 use quant::{IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
 use std::mem::offset_of;
 
@@ -161,10 +161,10 @@ impl PanelFormat for IQ2_XXS {
     const OFFSETS: bool = false;
 
     #[inline(always)]
-    unsafe fn block<L: RowLanes>(from: Source<'_>, to: Sink) {
+    unsafe fn block<L: RowLanes, B: Blocks>(from: B, to: Sink) {
         // SAFETY: passed on; fields lie inside the block.
         unsafe {
-            let d = L::half(from.columns::<L>(offset_of!(IQ2_XXS, d))[0]);
+            let d = from.half::<L>(offset_of!(IQ2_XXS, d));
             // Eight bytes per group: four indices, then signs and scale.
             for pair in 0..4 {
                 let words = from.columns::<L>(offset_of!(IQ2_XXS, groups) + 16 * pair);
@@ -200,10 +200,10 @@ impl PanelFormat for IQ2_XS {
     const OFFSETS: bool = false;
 
     #[inline(always)]
-    unsafe fn block<L: RowLanes>(from: Source<'_>, to: Sink) {
+    unsafe fn block<L: RowLanes, B: Blocks>(from: B, to: Sink) {
         // SAFETY: passed on; fields lie inside the block.
         unsafe {
-            let d = L::half(from.columns::<L>(offset_of!(IQ2_XS, d))[0]);
+            let d = from.half::<L>(offset_of!(IQ2_XS, d));
             let [_, _, a, b] = from.columns::<L>(size_of::<IQ2_XS>() - 16);
             nibble_scales::<L>(d, [a, b], to);
             // 16 bits per octet: 9 of index, 7 of signs.
@@ -228,10 +228,10 @@ impl PanelFormat for IQ2_S {
     const OFFSETS: bool = false;
 
     #[inline(always)]
-    unsafe fn block<L: RowLanes>(from: Source<'_>, to: Sink) {
+    unsafe fn block<L: RowLanes, B: Blocks>(from: B, to: Sink) {
         // SAFETY: passed on; fields lie inside the block.
         unsafe {
-            let d = L::half(from.columns::<L>(offset_of!(IQ2_S, d))[0]);
+            let d = from.half::<L>(offset_of!(IQ2_S, d));
             // The last 16 bytes: top bits of the indices, two per octet, then scales.
             let [top_a, top_b, a, b] = from.columns::<L>(offset_of!(IQ2_S, qh));
             nibble_scales::<L>(d, [a, b], to);
@@ -255,10 +255,10 @@ impl PanelFormat for IQ3_XXS {
     const OFFSETS: bool = false;
 
     #[inline(always)]
-    unsafe fn block<L: RowLanes>(from: Source<'_>, to: Sink) {
+    unsafe fn block<L: RowLanes, B: Blocks>(from: B, to: Sink) {
         // SAFETY: passed on; fields lie inside the block.
         unsafe {
-            let d = L::half(from.columns::<L>(offset_of!(IQ3_XXS, d))[0]);
+            let d = from.half::<L>(offset_of!(IQ3_XXS, d));
             for half in 0..2 {
                 let words = from.columns::<L>(offset_of!(IQ3_XXS, signs_scales) + 16 * half);
                 let index = [
@@ -286,10 +286,10 @@ impl PanelFormat for IQ3_S {
     const OFFSETS: bool = false;
 
     #[inline(always)]
-    unsafe fn block<L: RowLanes>(from: Source<'_>, to: Sink) {
+    unsafe fn block<L: RowLanes, B: Blocks>(from: B, to: Sink) {
         // SAFETY: passed on; fields lie inside the block.
         unsafe {
-            let d = L::half(from.columns::<L>(offset_of!(IQ3_S, d))[0]);
+            let d = from.half::<L>(offset_of!(IQ3_S, d));
             let scales = from.columns::<L>(size_of::<IQ3_S>() - 16)[3];
             let [top_a, top_b, ..] = from.columns::<L>(offset_of!(IQ3_S, qh));
             for half in 0..2 {

@@ -11,8 +11,9 @@ mod packed;
 mod ternary;
 
 use super::GROUP;
+use super::interleave::Pieces;
 use super::lanes::RowLanes;
-use super::panel::{Panel, RowPointers, Sink, Source};
+use super::panel::{Blocks, InRows, InTurn, Panel, RowPointers, Sink};
 use gguf::TensorType;
 use quant::BlockFormat;
 
@@ -22,13 +23,15 @@ pub(crate) trait PanelFormat: BlockFormat {
     const SPLIT: usize;
     /// Whether groups have offsets.
     const OFFSETS: bool;
+    /// What blocks are taken apart into to be interleaved, unless they are not.
+    const PIECES: Option<Pieces> = Some(Pieces::before_words(Self::BYTES));
 
     /// Decodes one block of every row.
     ///
     /// # Safety
     /// The instruction set of `L` must be enabled; `from` must be a whole block in every row, and
     /// `to` have room for its values.
-    unsafe fn block<L: RowLanes>(from: Source<'_>, to: Sink);
+    unsafe fn block<L: RowLanes, B: Blocks>(from: B, to: Sink);
 }
 
 /// What is to be done with a format once it is known at compile time.
@@ -66,6 +69,34 @@ pub(crate) unsafe fn decode<F: PanelFormat, L: RowLanes>(
     blocks: usize,
     panel: &mut Panel,
 ) {
+    let from = |b: usize| InRows { rows, at: at + b * F::BYTES };
+    // SAFETY: passed on.
+    unsafe { decode_blocks::<F, L, _>(from, blocks, panel) }
+}
+
+/// As [`decode`], of blocks that are interleaved.
+///
+/// # Safety
+/// As for [`PanelFormat::block`]; so many blocks of `L::ROWS` rows must lie at `from`.
+#[inline(always)]
+pub(crate) unsafe fn decode_in_turn<F: PanelFormat, L: RowLanes>(
+    from: *const u8,
+    blocks: usize,
+    panel: &mut Panel,
+) {
+    let from = |b: usize| InTurn(from.wrapping_add(b * L::ROWS * F::BYTES));
+    // SAFETY: passed on.
+    unsafe { decode_blocks::<F, L, _>(from, blocks, panel) }
+}
+
+/// # Safety
+/// As for [`PanelFormat::block`], for all that `from` gives.
+#[inline(always)]
+unsafe fn decode_blocks<F: PanelFormat, L: RowLanes, B: Blocks>(
+    from: impl Fn(usize) -> B,
+    blocks: usize,
+    panel: &mut Panel,
+) {
     assert!(blocks * F::ELEMENTS <= super::CHUNK);
     let groups = F::ELEMENTS / GROUP * F::SPLIT;
     for b in 0..blocks {
@@ -76,20 +107,8 @@ pub(crate) unsafe fn decode<F: PanelFormat, L: RowLanes>(
                 scales: panel.scales.as_mut_ptr().add(b * groups * L::ROWS),
                 offsets: panel.offsets.as_mut_ptr().add(b * groups * L::ROWS),
             };
-            F::block::<L>(Source { rows, at: at + b * F::BYTES }, sink);
+            F::block::<L, B>(from(b), sink);
         }
-    }
-}
-
-impl Source<'_> {
-    /// 16 bytes of the block from `field`, four vectors of four bytes per row.
-    ///
-    /// # Safety
-    /// They must lie inside the block.
-    #[inline(always)]
-    unsafe fn columns<L: RowLanes>(&self, field: usize) -> [L::V; 4] {
-        // SAFETY: the caller's promise.
-        unsafe { L::columns(self.rows, self.at + field) }
     }
 }
 

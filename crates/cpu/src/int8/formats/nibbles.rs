@@ -2,7 +2,7 @@
 
 use super::{PanelFormat, bytes, high, low, stored, stored_table};
 use crate::int8::lanes::RowLanes;
-use crate::int8::panel::{Sink, Source};
+use crate::int8::panel::{Blocks, Sink};
 use quant::codebook::{KVALUES_FP4, KVALUES_IQ4NL, e8m0_half};
 use quant::{IQ4_NL, IQ4_XS, MXFP4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use std::mem::offset_of;
@@ -32,7 +32,7 @@ static E8M0: [u32; 256] = {
 /// As for [`PanelFormat::block`]; `field` must have 16 bytes.
 #[inline(always)]
 unsafe fn look_up_32<L: RowLanes>(
-    from: Source<'_>,
+    from: impl Blocks,
     field: usize,
     table: &[u8; 16],
     to: Sink,
@@ -53,7 +53,13 @@ unsafe fn look_up_32<L: RowLanes>(
 /// # Safety
 /// As for [`look_up_32`].
 #[inline(always)]
-unsafe fn five_bits<L: RowLanes>(from: Source<'_>, field: usize, fifth: L::V, first: i8, to: Sink) {
+unsafe fn five_bits<L: RowLanes>(
+    from: impl Blocks,
+    field: usize,
+    fifth: L::V,
+    first: i8,
+    to: Sink,
+) {
     // SAFETY: passed on.
     unsafe {
         let (sixteen, first) = (bytes::<L>(16), stored::<L>(first));
@@ -77,7 +83,7 @@ macro_rules! panel_format {
             const OFFSETS: bool = $offsets;
 
             #[inline(always)]
-            unsafe fn block<$lanes: RowLanes>($from: Source<'_>, $to: Sink) {
+            unsafe fn block<$lanes: RowLanes, B: Blocks>($from: B, $to: Sink) {
                 // SAFETY: passed on; fields lie inside the block.
                 unsafe { $body }
             }
@@ -86,7 +92,7 @@ macro_rules! panel_format {
 }
 
 panel_format!(Q4_0, offsets false, |from, to, L| {
-    to.scale::<L>(0, L::half(from.columns::<L>(offset_of!(Q4_0, d))[0]));
+    to.scale::<L>(0, from.half::<L>(offset_of!(Q4_0, d)));
     let first = stored::<L>(-8);
     for (j, v) in from.columns::<L>(offset_of!(Q4_0, qs)).into_iter().enumerate() {
         to.quad::<L>(j, L::add8(low::<L>(v), first));
@@ -106,10 +112,8 @@ panel_format!(Q4_1, offsets true, |from, to, L| {
 });
 
 panel_format!(Q5_0, offsets false, |from, to, L| {
-    // The fifth bits straddle the first two words.
-    let [a, b, ..] = from.columns::<L>(offset_of!(Q5_0, d));
-    to.scale::<L>(0, L::half(a));
-    let fifth = L::or(L::shr(a, 16), L::shl(b, 16));
+    to.scale::<L>(0, from.half::<L>(offset_of!(Q5_0, d)));
+    let [fifth, ..] = from.columns::<L>(offset_of!(Q5_0, qh));
     five_bits::<L>(from, offset_of!(Q5_0, qs), fifth, -16, to);
 });
 
@@ -121,7 +125,7 @@ panel_format!(Q5_1, offsets true, |from, to, L| {
 });
 
 panel_format!(Q8_0, offsets false, |from, to, L| {
-    to.scale::<L>(0, L::half(from.columns::<L>(offset_of!(Q8_0, d))[0]));
+    to.scale::<L>(0, from.half::<L>(offset_of!(Q8_0, d)));
     let bias = stored::<L>(0);
     for h in 0..2 {
         let columns = from.columns::<L>(offset_of!(Q8_0, qs) + 16 * h);
@@ -132,7 +136,7 @@ panel_format!(Q8_0, offsets false, |from, to, L| {
 });
 
 panel_format!(IQ4_NL, offsets false, |from, to, L| {
-    to.scale::<L>(0, L::half(from.columns::<L>(offset_of!(IQ4_NL, d))[0]));
+    to.scale::<L>(0, from.half::<L>(offset_of!(IQ4_NL, d)));
     look_up_32::<L>(from, offset_of!(IQ4_NL, qs), &Tables::<L>::IQ4NL, to, 0);
 });
 
@@ -150,7 +154,7 @@ panel_format!(IQ4_XS, offsets false, |from, to, L| {
 });
 
 panel_format!(MXFP4, offsets false, |from, to, L| {
-    let e = L::and(from.columns::<L>(offset_of!(MXFP4, e))[0], L::splat(0xff));
+    let e = from.byte::<L>(offset_of!(MXFP4, e));
     to.scale::<L>(0, L::from_bits(L::gather(&E8M0, e)));
     look_up_32::<L>(from, offset_of!(MXFP4, qs), &Tables::<L>::FP4, to, 0);
 });

@@ -2,8 +2,9 @@
 
 use super::PanelFormat;
 use crate::int8::GROUP;
+use crate::int8::interleave::Pieces;
 use crate::int8::lanes::RowLanes;
-use crate::int8::panel::{Sink, Source};
+use crate::int8::panel::{Blocks, Sink};
 use quant::{NVFP4, Packed, Q1_0, Q2_K, Q3_K, TQ1_0, TQ2_0};
 
 /// Decodes one block of every row.
@@ -11,11 +12,11 @@ use quant::{NVFP4, Packed, Q1_0, Q2_K, Q3_K, TQ1_0, TQ2_0};
 /// # Safety
 /// As for [`PanelFormat::block`].
 #[inline(always)]
-pub(super) unsafe fn block<F: Packed, L: RowLanes>(from: Source<'_>, to: Sink, split: usize) {
+pub(super) unsafe fn block<F: Packed, L: RowLanes>(from: impl Blocks, to: Sink, split: usize) {
     for r in 0..L::ROWS {
         // SAFETY: a whole block of alignment 1 lies there, and `to` has room for its values.
         unsafe {
-            let block = &*from.rows.row(r).add(from.at).cast::<F>();
+            let block = &*from.row(r).cast::<F>();
             let codes = block.codes();
             for (q, codes) in codes.as_ref().as_chunks::<4>().0.iter().enumerate() {
                 let stored = codes.map(|code| code as u8 ^ L::BIAS);
@@ -38,9 +39,10 @@ macro_rules! packed {
         impl PanelFormat for $format {
             const SPLIT: usize = $split;
             const OFFSETS: bool = $offsets;
+            const PIECES: Option<Pieces> = None;
 
             #[inline(always)]
-            unsafe fn block<L: RowLanes>(from: Source<'_>, to: Sink) {
+            unsafe fn block<L: RowLanes, B: Blocks>(from: B, to: Sink) {
                 const { assert!($split * $format::GROUP >= GROUP) }
                 // SAFETY: passed on.
                 unsafe { block::<Self, L>(from, to, Self::SPLIT) }

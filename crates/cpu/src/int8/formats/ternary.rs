@@ -3,7 +3,7 @@
 use super::grids::IQ1;
 use super::{PanelFormat, stored};
 use crate::int8::lanes::RowLanes;
-use crate::int8::panel::{Sink, Source};
+use crate::int8::panel::{Blocks, Sink};
 use quant::{IQ1_M, IQ1_S, Q2_0};
 use std::mem::offset_of;
 
@@ -12,10 +12,10 @@ impl PanelFormat for Q2_0 {
     const OFFSETS: bool = false;
 
     #[inline(always)]
-    unsafe fn block<L: RowLanes>(from: Source<'_>, to: Sink) {
+    unsafe fn block<L: RowLanes, B: Blocks>(from: B, to: Sink) {
         // SAFETY: passed on; fields lie inside the block.
         unsafe {
-            let d = L::half(from.columns::<L>(offset_of!(Q2_0, d))[0]);
+            let d = from.half::<L>(offset_of!(Q2_0, d));
             to.scale::<L>(0, d);
             to.scale::<L>(1, d);
             let first = stored::<L>(-1);
@@ -69,10 +69,10 @@ impl PanelFormat for IQ1_S {
     const OFFSETS: bool = false;
 
     #[inline(always)]
-    unsafe fn block<L: RowLanes>(from: Source<'_>, to: Sink) {
+    unsafe fn block<L: RowLanes, B: Blocks>(from: B, to: Sink) {
         // SAFETY: passed on; fields lie inside the block.
         unsafe {
-            let d = L::half(from.columns::<L>(offset_of!(IQ1_S, d))[0]);
+            let d = from.half::<L>(offset_of!(IQ1_S, d));
             let words = from.columns::<L>(offset_of!(IQ1_S, qh));
             for half in 0..2 {
                 let low = from.columns::<L>(offset_of!(IQ1_S, qs) + 16 * half);
@@ -109,7 +109,7 @@ impl PanelFormat for IQ1_M {
     const OFFSETS: bool = false;
 
     #[inline(always)]
-    unsafe fn block<L: RowLanes>(from: Source<'_>, to: Sink) {
+    unsafe fn block<L: RowLanes, B: Blocks>(from: B, to: Sink) {
         // SAFETY: passed on; fields lie inside the block.
         unsafe {
             let [_, _, a, b] = from.columns::<L>(size_of::<IQ1_M>() - 16);
