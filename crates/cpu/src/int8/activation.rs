@@ -38,7 +38,10 @@ pub(crate) struct Acts<'a> {
 }
 
 /// Magnitudes below this are taken as zero: the reciprocal of their scale could overflow.
-const NEGLIGIBLE: f32 = 1e-30;
+pub(crate) const NEGLIGIBLE: f32 = 1e-30;
+
+/// 1.5 * 2^23: what is added to it leaves its nearest integer in the low bits of the mantissa.
+pub(crate) const SHIFT: f32 = 12_582_912.0;
 
 /// Quantises up to 256 values, a multiple of 32, into `block`.
 ///
@@ -74,11 +77,9 @@ pub(crate) fn quantise(x: &[f32], block: &mut ActBlock) {
 
 /// The nearest integer of a value of magnitude up to 127, ties to even; anything in 8 bits for NaN.
 ///
-/// Adding 1.5 * 2^23 leaves the integer in the low bits of the mantissa: the same code for every
-/// instruction set, and it vectorises.
+/// The same code for every instruction set, and it vectorises.
 #[inline(always)]
 fn round(x: f32) -> i32 {
-    const SHIFT: f32 = 12_582_912.0;
     // The sign-extended low byte: a group with NaN gets codes that fit, whatever they are.
     i32::from((x + SHIFT).to_bits() as i8)
 }

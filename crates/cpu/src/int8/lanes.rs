@@ -1,6 +1,7 @@
 //! The vector type of a panel: one 32-bit lane per weight row.
 
 use super::MAX_ROWS;
+use super::activation::{self, ActBlock};
 use super::panel::RowPointers;
 
 /// A table of two bytes per entry, the first bytes together and the second bytes together.
@@ -160,6 +161,11 @@ pub(crate) trait RowLanes: 'static {
     /// `a * b + c`, fused where the instruction set can.
     unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
 
+    /// [`activation::quantise`].
+    #[inline(always)]
+    unsafe fn quantise(x: &[f32], block: &mut ActBlock) {
+        activation::quantise(x, block);
+    }
     /// Four activations, made ready for [`RowLanes::dot`].
     unsafe fn values(x: *const i8) -> Self::V;
     /// Adds the products of four codes of every row with four activations, exactly.

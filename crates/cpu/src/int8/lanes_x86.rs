@@ -1,7 +1,9 @@
 //! Panels on x86: 8 rows with AVX2 (with or without VNNI), 16 with AVX-512 VNNI.
 
+use super::activation::{self, ActBlock};
 use super::lanes::{Planes, RowLanes, in_lanes};
 use super::panel::RowPointers;
+use super::quantise_x86;
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
@@ -223,6 +225,15 @@ impl RowLanes for Avx512Vnni {
         fn values(x: *const i8) -> __m512i = _mm512_set1_epi32(x.cast::<i32>().read_unaligned());
         fn dot(sum: __m512i, codes: __m512i, values: __m512i) -> __m512i =
             _mm512_dpbusd_epi32(sum, codes, values);
+    }
+
+    #[inline(always)]
+    unsafe fn quantise(x: &[f32], block: &mut ActBlock) {
+        match x.as_array() {
+            // SAFETY: the trait's contract.
+            Some(x) => unsafe { quantise_x86::quantise(x, block) },
+            None => activation::quantise(x, block),
+        }
     }
 
     #[inline(always)]

@@ -20,6 +20,8 @@ mod lanes_portable;
 mod lanes_x86;
 mod panel;
 mod product;
+#[cfg(target_arch = "x86_64")]
+mod quantise_x86;
 mod tasks;
 mod tile;
 

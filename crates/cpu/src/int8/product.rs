@@ -1,6 +1,6 @@
 //! Products of one format on one instruction set, and the loop over a panel's chunks.
 
-use super::activation::{self, ActBlock, Acts};
+use super::activation::{ActBlock, Acts};
 use super::fetch::Walk;
 use super::formats::{self, PanelFormat, PanelVisitor, with_panel_format};
 use super::interleave::Pieces;
@@ -214,7 +214,8 @@ macro_rules! instantiate {
 
             $(#[target_feature(enable = $features)])?
             unsafe fn quantise(x: &[f32], block: &mut ActBlock) {
-                activation::quantise(x, block);
+                // SAFETY: the instruction set is enabled on this function.
+                unsafe { <$lanes>::quantise(x, block) }
             }
 
             const PANELS: usize = <$lanes>::PANELS;
@@ -363,6 +364,32 @@ mod tests {
         let group = i / (GROUP / split) * rows + r;
         let value = panel.scales[group] * f32::from(code as i8);
         if offsets { value + panel.offsets[group] } else { value }
+    }
+
+    #[test]
+    fn activations_get_the_same_bits_on_every_instruction_set() {
+        let value = |i: usize| ((i * 7919) % 4001) as f32 / 1000.0 - 2.0;
+        let special = [0.0, 1e-40, 9e-31, 1.1e-30, 3e38, f32::INFINITY, -f32::INFINITY, f32::NAN];
+        for case in 0..64 {
+            let mut x: [f32; CHUNK] = std::array::from_fn(|i| value(i + case * CHUNK));
+            // Ties, a group of zeros, and values that are none in the place of some.
+            x[..GROUP].iter_mut().for_each(|x| *x = (*x * 127.0).round() / 2.0);
+            x[GROUP..2 * GROUP].fill(special[case % 3]);
+            x[3 * GROUP + case % GROUP] = special[case % 8];
+            for len in [CHUNK, 160, GROUP] {
+                let mut want = ActBlock::ZERO;
+                crate::int8::activation::quantise(&x[..len], &mut want);
+                for isa in Isa::available() {
+                    let mut found = ActBlock::ZERO;
+                    Int8Kernels::new(isa).quantise(&x[..len], &mut found);
+                    let bits = |x: &ActBlock| x.scale.map(f32::to_bits);
+                    assert_eq!(bits(&found), bits(&want), "{} {case}", isa.name());
+                    assert_eq!(found.q, want.q, "{} {case}", isa.name());
+                    assert_eq!(found.bias16, want.bias16, "{} {case}", isa.name());
+                    assert_eq!(found.bias32, want.bias32, "{} {case}", isa.name());
+                }
+            }
+        }
     }
 
     struct Shape;
