@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Rises when what is measured, what tiles mean, or what is built in changes.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Largest file that is read.
 const LARGEST: u64 = 64 << 20;
