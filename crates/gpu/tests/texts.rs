@@ -89,6 +89,43 @@ fn drafts_never_change_a_text_or_a_state() {
     });
 }
 
+/// A bias of nothing changes no logit, and draws with it look at all of them.
+#[test]
+fn draws_from_lists_of_the_largest_logits_give_the_same_texts() {
+    let all = [(1.0, 20, 0.95, 0.0), (0.7, 40, 1.0, 0.05), (1.5, 0, 1.0, 0.3), (0.0, 0, 1.0, 0.0)];
+    with_engine(Activations::Int8, &checkpoint(MODEL), sizes(), |engine| {
+        let prompt = prompt(MODEL, "short");
+        let most = if full() { 100 } else { 10 };
+        for (temperature, top_k, top_p, min_p) in all {
+            for seed in 0..if full() { 20 } else { 2 } {
+                let short =
+                    SamplingParams { temperature, top_k, top_p, min_p, seed, ..Default::default() };
+                let whole = SamplingParams { logit_bias: vec![(0, 0.0)], ..short.clone() };
+                let mut texts = [short, whole].map(|sampling| {
+                    let request = Request {
+                        prompt: &prompt,
+                        max_tokens: Some(most),
+                        sampling,
+                        ..Request::default()
+                    };
+                    let before = engine.logit_counts();
+                    let mut drafter = Drafter::new("mtp:3".parse().unwrap(), engine);
+                    let plain = generate(engine, &request, &mut NoDrafts);
+                    let drafted = generate(engine, &request, &mut drafter);
+                    let after = engine.logit_counts();
+                    let lists = after.lists - before.lists;
+                    (plain.0.unwrap(), plain.1, drafted.0.unwrap(), drafted.1, lists)
+                });
+                assert!(texts[0].4 > 0, "no list was enough, top-k {top_k}");
+                assert_eq!(texts[1].4, 0);
+                texts[0].4 = 0;
+                assert_eq!(texts[0], texts[1], "top-k {top_k}, seed {seed}");
+                assert_eq!((&texts[0].0, texts[0].1), (&texts[0].2, texts[0].3));
+            }
+        }
+    });
+}
+
 /// Puts another value in front of a row of an f32 matrix.
 fn put(tensor: &mut Tensor, row: usize, value: f32) {
     let mut bytes = tensor.bytes.to_vec();
