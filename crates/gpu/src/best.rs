@@ -10,8 +10,8 @@ use crate::params::params;
 use crate::recorder::Call;
 use crate::scratch::Scratch;
 use crate::shader::{Shader, read, write};
-use kernels::Error;
 use kernels::head::Best;
+use kernels::{Device, Error};
 
 /// Threads of a workgroup, and bins of a digit.
 const THREADS: u32 = 256;
@@ -96,8 +96,9 @@ impl Gpu {
         let kernel = Kernel::Best(BestStep::List);
         let grid = [rows as u32, 1, 1];
         self.recorder.dispatch(&Call { kernel, buffers: &buffers, constants: None, grid }, &params);
-        let mut words = vec![0; rows * WORDS];
-        self.recorder.download(&lists, &mut words)?;
+        let mut words = vec![0.0; rows * WORDS];
+        self.download(&lists, &mut words)?;
+        let words: &[u32] = bytemuck::cast_slice(&words);
         Ok(words.chunks_exact(WORDS).map(list).collect())
     }
 }
@@ -116,7 +117,7 @@ fn list(words: &[u32]) -> Option<Best> {
 mod tests {
     use super::*;
     use crate::testing::gpu;
-    use kernels::{Device, Head};
+    use kernels::Head;
 
     /// Values that look random, of `steps` different ones.
     fn row(width: usize, seed: u32, steps: u32) -> Vec<f32> {
