@@ -3,8 +3,9 @@
 
 use crate::constraint::Guide;
 use crate::generate::{Event, Finish, Request};
+use crate::logits::RowLogits;
 use crate::rules::{Detail, Drawing, LoopWatch, Rules, TokenLogProbs};
-use crate::sampling::{Context, SamplingError, SamplingParams};
+use crate::sampling::{Context, SamplingError, SamplingParams, Short};
 use crate::speculation::verify::{Trial, Verdict, judge};
 use crate::speculation::{Ask, Drafts, MAX_DEPTH, Proposer, Round, SpecStats, Text};
 use crate::stop::StopMatcher;
@@ -155,11 +156,16 @@ impl Answer {
         window.extend(drafts);
     }
 
+    /// What the next window's draws look at, if only at the largest logits.
+    pub(crate) fn draws(&self) -> Option<Short> {
+        self.rules.are_silent(&self.tokens).then(|| Short::of(&self.sampling)).flatten()
+    }
+
     /// Draws the first token from the prompt's last `logits`; the reason to end there, if there is
     /// one.
     pub(crate) fn begin(
         &mut self,
-        logits: &mut [f32],
+        logits: RowLogits<'_>,
         tokenizer: &Tokenizer,
         sink: &mut Sink<'_>,
     ) -> Result<Option<Finish>, SamplingError> {
@@ -180,7 +186,7 @@ impl Answer {
     /// Takes the logits of the round's window, which were those of [`Answer::window`].
     pub(crate) fn round<'l>(
         &mut self,
-        rows: impl Iterator<Item = &'l mut [f32]>,
+        rows: impl Iterator<Item = RowLogits<'l>>,
         drafts: &Drafts,
         tokenizer: &Tokenizer,
         sink: &mut Sink<'_>,

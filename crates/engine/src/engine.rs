@@ -4,9 +4,11 @@ use crate::capacity::{DeviceMemory, check_context, token_bytes};
 use crate::fingerprint::{self, Fingerprint};
 use crate::forward::Pass;
 use crate::layers::Routing;
+use crate::logits::{LogitCounts, LogitRows};
 use crate::mtp::Mtp;
 use crate::probe::{NoProbe, Probe};
 use crate::reads::WeightReads;
+use crate::sampling::Short;
 use crate::scratch::Scratch;
 use crate::slots::Slots;
 use crate::split::ExpertSplit;
@@ -45,6 +47,11 @@ pub struct Engine<B: Backend> {
     /// Tokens of draft steps since the last window of each slot, where something is read ahead.
     pub(crate) drafted: Vec<Vec<u32>>,
     wanted: Vec<usize>,
+    /// What is drawn from each wanted row, where it needs only the largest logits.
+    draws: Vec<Option<Short>>,
+    /// Kept for the next window that wants whole rows, without their values.
+    whole_rows: LogitRows,
+    logit_counts: LogitCounts,
 }
 
 /// Where weights are, of a model that is not all in the device's memory.
@@ -139,6 +146,9 @@ impl<B: Backend> Engine<B> {
             row_ids: Vec::new(),
             drafted: vec![Vec::new(); config.slots],
             wanted: Vec::new(),
+            draws: Vec::new(),
+            whole_rows: LogitRows::default(),
+            logit_counts: LogitCounts::default(),
         })
     }
 
@@ -238,7 +248,26 @@ impl<B: Backend> Engine<B> {
     /// # Errors
     /// As for [`Engine::forward`]; `logits` is empty then.
     pub fn forward_into(&mut self, feeds: &[Feed<'_>], logits: &mut Vec<f32>) -> Result<(), Error> {
-        self.window(feeds, &mut NoProbe, logits)
+        self.forward_whole(feeds, &mut NoProbe, logits)
+    }
+
+    /// As [`Engine::forward_into`], for draws: of a feed whose draws need no more, the rows may be
+    /// lists of the largest logits. `draws` has an entry for each feed.
+    ///
+    /// # Errors
+    /// As for [`Engine::forward`]; there are no rows then.
+    pub(crate) fn forward_rows(
+        &mut self,
+        feeds: &[Feed<'_>],
+        draws: &[Option<Short>],
+        rows: &mut LogitRows,
+    ) -> Result<(), Error> {
+        self.window((feeds, draws), &mut NoProbe, rows)
+    }
+
+    /// How many rows of logits went to the host, and how.
+    pub fn logit_counts(&self) -> LogitCounts {
+        self.logit_counts
     }
 
     /// As [`Engine::forward`], showing intermediate values to `probe`.
@@ -251,15 +280,29 @@ impl<B: Backend> Engine<B> {
         probe: &mut dyn Probe,
     ) -> Result<Vec<f32>, Error> {
         let mut logits = Vec::new();
-        self.window(feeds, probe, &mut logits)?;
+        self.forward_whole(feeds, probe, &mut logits)?;
         Ok(logits)
     }
 
-    fn window(
+    fn forward_whole(
         &mut self,
         feeds: &[Feed<'_>],
         probe: &mut dyn Probe,
         logits: &mut Vec<f32>,
+    ) -> Result<(), Error> {
+        let mut rows = std::mem::take(&mut self.whole_rows);
+        std::mem::swap(&mut rows.all, logits);
+        let result = self.window((feeds, &[]), probe, &mut rows);
+        std::mem::swap(&mut rows.all, logits);
+        self.whole_rows = rows;
+        result
+    }
+
+    fn window(
+        &mut self,
+        (feeds, draws): (&[Feed<'_>], &[Option<Short>]),
+        probe: &mut dyn Probe,
+        logits: &mut LogitRows,
     ) -> Result<(), Error> {
         logits.clear();
         self.check_feeds(feeds)?;
@@ -273,6 +316,11 @@ impl<B: Backend> Engine<B> {
             }
         }
         self.arrange(feeds);
+        self.draws.clear();
+        for (i, feed) in feeds.iter().enumerate() {
+            let draw = draws.get(i).copied().flatten();
+            self.draws.extend(std::iter::repeat_n(draw, feed.wanted_rows()));
+        }
         if let Some(table) = self.stores.as_ref().and_then(Stores::table) {
             table.expect(&self.ngrams);
         }
@@ -359,7 +407,7 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    fn run(&mut self, probe: &mut dyn Probe, logits: &mut Vec<f32>) -> Result<(), Error> {
+    fn run(&mut self, probe: &mut dyn Probe, logits: &mut LogitRows) -> Result<(), Error> {
         let mut pass = Pass {
             backend: &mut self.backend,
             weights: &self.weights,
@@ -371,7 +419,8 @@ impl<B: Backend> Engine<B> {
         };
         let result = pass
             .trunk(&self.tokens, &self.ngrams, probe)
-            .and_then(|()| pass.head(&self.wanted, self.hp.vocab, logits));
+            .and_then(|()| pass.head((&self.wanted, &self.draws), self.hp.vocab, logits));
+        self.logit_counts.add(logits);
         // Asked in any case, so that no later window is told of this one's fault.
         let fault = self.backend.check();
         result.and(fault.map_err(Error::from))

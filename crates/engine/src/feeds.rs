@@ -27,6 +27,15 @@ pub struct Feed<'a> {
 }
 
 impl<'a> Feed<'a> {
+    /// Rows that give logits.
+    pub fn wanted_rows(&self) -> usize {
+        match self.want {
+            Want::Nothing => 0,
+            Want::Last => 1,
+            Want::All => self.tokens.len(),
+        }
+    }
+
     /// Tokens that count at once.
     pub fn new(slot: usize, tokens: &'a [u32], want: Want) -> Self {
         Self { slot, tokens, want, commit: Commit::Now }

@@ -2,9 +2,11 @@
 
 use crate::Error;
 use crate::layers::{LayerPass, NgramRows, Routing};
+use crate::logits::{LogitRows, enough};
 use crate::probe::Probe;
 use crate::reads::WeightReads;
 use crate::routers;
+use crate::sampling::Short;
 use crate::scratch::{HeadScratch, LOGIT_ROWS, Scratch};
 use crate::slots::Slots;
 use crate::weights::{HcReadWeights, Weights};
@@ -86,12 +88,13 @@ impl<B: Backend> Pass<'_, B> {
         }
     }
 
-    /// Appends the logits of the window rows `wanted` to `out`, `[wanted, vocab]`.
+    /// Appends the logits of the window rows `wanted` to `out`, whole rows of `vocab` values, or
+    /// lists where those are enough for the rows' `draws`.
     pub(crate) fn head(
         &mut self,
-        wanted: &[usize],
+        (wanted, draws): (&[usize], &[Option<Short>]),
         vocab: usize,
-        out: &mut Vec<f32>,
+        out: &mut LogitRows,
     ) -> Result<(), Error> {
         let Self { backend, weights, scratch, reads, .. } = self;
         let (mixer, matrix, hc) = (&weights.output_hc, &weights.output, &weights.hc);
@@ -99,7 +102,19 @@ impl<B: Backend> Pass<'_, B> {
         let head = HeadWeights { mixer, matrix, bytes, hc, rows: vocab };
         reads.bytes += head.bytes_read(wanted.len());
         let Scratch { x, layers, head: buffers, .. } = &mut **scratch;
-        head.logits(*backend, (x, wanted), (buffers, &mut layers.inject), out)
+        let (backend, unused) = (&mut **backend, &mut layers.inject);
+        for (rows, draws) in wanted.chunks(LOGIT_ROWS).zip(draws.chunks(LOGIT_ROWS)) {
+            head.compute(backend, (x, rows), (buffers, unused));
+            if draws.iter().all(Option::is_some) {
+                let lists = backend.best(&buffers.logits, rows.len(), vocab)?;
+                if let Some(lists) = enough(lists, draws) {
+                    out.add_lists(lists.into_iter());
+                    continue;
+                }
+            }
+            backend.download(&buffers.logits, out.whole(rows.len(), vocab))?;
+        }
+        Ok(())
     }
 }
 
@@ -128,17 +143,28 @@ impl<B: Backend> HeadWeights<'_, B> {
         (head, unused): (&mut HeadScratch<B>, &mut B::Buffer),
         out: &mut Vec<f32>,
     ) -> Result<(), Error> {
-        let hc = self.hc;
         for rows in wanted.chunks(LOGIT_ROWS) {
-            backend.gather_rows(x, rows, hc.streams * hc.width, (&mut head.x, 0));
-            let read = HcRead { u: &mut head.h, weights: &mut *unused };
-            backend.hc_read(hc, &self.mixer.weights(), &head.x, rows.len(), read);
-            backend.matmul(self.matrix, &head.h, rows.len(), &mut head.logits);
+            self.compute(backend, (x, rows), (head, unused));
             let start = out.len();
             out.resize(start + rows.len() * self.rows, 0.0);
             backend.download(&head.logits, &mut out[start..])?;
         }
         Ok(())
+    }
+
+    /// Leaves the logits of the rows `rows` of the streams `x`, at most [`LOGIT_ROWS`], in the
+    /// scratch.
+    fn compute(
+        &self,
+        backend: &mut B,
+        (x, rows): (&B::Buffer, &[usize]),
+        (head, unused): (&mut HeadScratch<B>, &mut B::Buffer),
+    ) {
+        let hc = self.hc;
+        backend.gather_rows(x, rows, hc.streams * hc.width, (&mut head.x, 0));
+        let read = HcRead { u: &mut head.h, weights: unused };
+        backend.hc_read(hc, &self.mixer.weights(), &head.x, rows.len(), read);
+        backend.matmul(self.matrix, &head.h, rows.len(), &mut head.logits);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::answer::{Answer, Sink};
 use crate::cache::{Keep, Mark, Recalled};
+use crate::logits::{LogitRows, RowLogits};
 use crate::rules::TokenLogProbs;
 use crate::sampling::SamplingParams;
 use crate::speculation::{Proposer, SpecStats};
@@ -142,7 +143,8 @@ impl<B: Backend> Generator<'_, B> {
 
         let context = self.engine.config().context;
         let answer = Answer::new(request, self.tokenizer, context);
-        let mut run = Generation { on: self, answer, sink, window: Vec::new(), logits: Vec::new() };
+        let mut run =
+            Generation { on: self, answer, sink, window: Vec::new(), logits: LogitRows::default() };
         let started = Instant::now();
         let mut summary = Summary {
             finish: Finish::Length,
@@ -189,7 +191,7 @@ struct Generation<'g, 'a, 's, B: Backend> {
     answer: Answer,
     sink: &'s mut Sink<'s>,
     window: Vec<u32>,
-    logits: Vec<f32>,
+    logits: LogitRows,
 }
 
 impl<B: Backend> Generation<'_, '_, '_, B> {
@@ -234,7 +236,8 @@ impl<B: Backend> Generation<'_, '_, '_, B> {
 
     /// Draws tokens until something ends the text.
     fn decode(&mut self, mut logits: Vec<f32>) -> Result<Finish, Error> {
-        let mut end = self.answer.begin(&mut logits, self.on.tokenizer, self.sink)?;
+        let mut end =
+            self.answer.begin(RowLogits::All(&mut logits), self.on.tokenizer, self.sink)?;
         loop {
             match end {
                 Some(finish) => return Ok(finish),
@@ -255,8 +258,8 @@ impl<B: Backend> Generation<'_, '_, '_, B> {
             [] => Feed::new(*slot, window, Want::Last),
             _ => Feed::deferred(*slot, window),
         };
-        engine.forward_into(&[feed], logits)?;
-        let rows = logits.chunks_exact_mut(engine.hyper_params().vocab);
+        engine.forward_rows(&[feed], &[answer.draws()], logits)?;
+        let rows = logits.iter(engine.hyper_params().vocab);
         let outcome = answer.round(rows, &drafts, tokenizer, sink);
         let verify = started.elapsed();
 

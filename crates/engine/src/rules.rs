@@ -5,6 +5,7 @@
 //! whatever was drafted, and beside whom.
 
 use crate::constraint::{Constraint, Guide};
+use crate::logits::RowLogits;
 use crate::sampling::{Context, SamplingError, SamplingParams, check_finite};
 
 /// Longest cycle of tokens that counts as a loop.
@@ -105,11 +106,18 @@ impl Drawing<'_> {
     /// is to be told of it goes to `details`.
     pub(crate) fn draw(
         &mut self,
-        logits: &mut [f32],
+        logits: RowLogits<'_>,
         context: &Context<'_>,
         details: &mut Vec<TokenLogProbs>,
     ) -> Result<u32, SamplingError> {
         let position = context.prompt.len() + context.output.len();
+        let logits = match logits {
+            RowLogits::All(logits) => logits,
+            RowLogits::Best(best) => {
+                let forced = self.rules.forced(context.output);
+                return forced.map_or_else(|| self.sampling.sample_best(best, position), Ok);
+            }
+        };
         let own = match self.rules.detail {
             Detail::LogProbs(count) => {
                 check_finite(logits, position)?;
@@ -153,6 +161,12 @@ impl Drawing<'_> {
 }
 
 impl Rules {
+    /// Whether a draw behind `output` looks at nothing but what the sampling settings look at.
+    pub(crate) fn are_silent(&self, output: &[u32]) -> bool {
+        let is_told = matches!(self.detail, Detail::LogProbs(_));
+        self.grammar.is_none() && !is_told && output.len() >= self.min_tokens
+    }
+
     /// What keeps a text to its grammar, if it has one.
     pub(crate) fn guide(&self) -> Option<Guide> {
         let after = self.opening.as_ref().and_then(|opening| opening.after);
@@ -308,7 +322,7 @@ mod tests {
             let (sampling, rules) = (&sampling, &rules);
             let mut drawing = Drawing { sampling, rules, end_tokens: &[1], guide: None };
             let context = Context { prompt: &[0], output };
-            drawing.draw(&mut logits.to_vec(), &context, &mut Vec::new())
+            drawing.draw(RowLogits::All(&mut logits.to_vec()), &context, &mut Vec::new())
         };
         assert_eq!(draw(&[0.0, 5.0, 1.0], &[]), Ok(2));
         assert_eq!(draw(&[0.0, 5.0, 1.0], &[2]), Ok(1));

@@ -9,7 +9,8 @@ use crate::params::params;
 use crate::recorder::Call;
 use crate::scratch::Scratch;
 use crate::shader::{Shader, read, write};
-use kernels::Head;
+use kernels::head::Best;
+use kernels::{Error, Head};
 
 const THREADS: u32 = 256;
 
@@ -47,6 +48,15 @@ impl Head for Gpu {
         let buffers = [out.all(), x.all()];
         let shape = (rows.len(), width, first);
         self.elementwise(Elementwise::GatherRows, &buffers, Some(&words), shape);
+    }
+
+    fn best(
+        &mut self,
+        logits: &GpuBuffer,
+        rows: usize,
+        width: usize,
+    ) -> Result<Vec<Option<Best>>, Error> {
+        self.best_of_rows(logits, rows, width)
     }
 
     /// A fault of the device gives `None` for every row, and is reported by the next download.

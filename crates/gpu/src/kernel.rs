@@ -1,5 +1,6 @@
 //! Every kernel of the backend, as a value that is cheap to compare: what pipelines are kept by.
 
+use crate::best::BestStep;
 use crate::decode::DecodeRows;
 use crate::elementwise::Elementwise;
 use crate::gdn::GdnKernel;
@@ -25,6 +26,8 @@ pub(crate) enum Kernel {
     Plan(PlanStep),
     /// The best token of each row.
     Argmax,
+    /// The best tokens of each row.
+    Best(BestStep),
     /// Gated DeltaNet.
     Gdn(GdnKernel),
     /// Hyper-connections.
@@ -46,6 +49,7 @@ impl Kernel {
             Self::DecodeRows(kernel) => kernel.shader(),
             Self::Plan(step) => step.shader(),
             Self::Argmax => argmax_shader(),
+            Self::Best(step) => step.shader(),
             Self::Gdn(kernel) => kernel.shader(),
             Self::Hc(kernel) => kernel.shader(),
             Self::MtpInput => mtp_input_shader(),
@@ -75,6 +79,7 @@ mod tests {
         all.extend(GdnKernel::some().map(Kernel::Gdn));
         all.extend(HcKernel::some().into_iter().map(Kernel::Hc));
         all.extend([Kernel::Argmax, Kernel::MtpInput]);
+        all.extend([BestStep::Maxima, BestStep::List].map(Kernel::Best));
         all.extend(QsaKernel::samples().into_iter().map(Kernel::Qsa));
         all.extend(
             [PleKernel::Gate, PleKernel::Conv(4, 3), PleKernel::Conv(1, 2)].map(Kernel::Ple),

@@ -13,6 +13,7 @@
 //! called, and held by assertions there.
 
 mod adapter;
+mod best;
 mod buffer;
 mod constants;
 #[cfg(test)]

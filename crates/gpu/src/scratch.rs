@@ -20,6 +20,10 @@ pub(crate) enum Scratch {
     Up,
     /// Indices of a read-back.
     Indices,
+    /// Largest logits of pieces of rows.
+    Maxima,
+    /// The largest logits of rows.
+    Best,
     /// Products and sums of a read of the residual streams.
     HcPart,
     /// Normed streams.

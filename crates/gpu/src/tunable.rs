@@ -127,8 +127,10 @@ impl Tunable for Gpu {
         Ok(Speeds { read, copy, launch: self.launch_time()? })
     }
 
+    /// Products without 8-bit activations have times of their own.
     fn device_key(&self) -> String {
-        self.title().to_owned()
+        let exact = if self.activations == Activations::F32 { " f32" } else { "" };
+        format!("{NAME} {}{exact}", self.title())
     }
 
     fn tile_parameters(&self, shape: &Shape, rows: RowClass) -> Vec<(&'static str, Vec<u32>)> {

@@ -4,7 +4,9 @@
 
 mod common;
 
+use common::gpu_with;
 use common::models::*;
+use engine::batch::{Job, JobEvent, Limits, Scheduler};
 use engine::speculation::{Ask, Drafter, Drafts, NoDrafts, Proposer, Source};
 use engine::{Engine, Error, Finish, Generator, Request, SamplingError, SamplingParams};
 use gpu::Gpu;
@@ -87,6 +89,88 @@ fn drafts_never_change_a_text_or_a_state() {
             }
         }
     });
+}
+
+/// A bias of nothing changes no logit, and draws with it look at all of them.
+#[test]
+fn draws_from_lists_of_the_largest_logits_give_the_same_texts() {
+    let all = [(1.0, 20, 0.95, 0.0), (0.7, 40, 1.0, 0.05), (1.5, 0, 1.0, 0.3), (0.0, 0, 1.0, 0.0)];
+    with_engine(Activations::Int8, &checkpoint(MODEL), sizes(), |engine| {
+        let prompt = prompt(MODEL, "short");
+        let most = if full() { 100 } else { 10 };
+        for (temperature, top_k, top_p, min_p) in all {
+            for seed in 0..if full() { 20 } else { 2 } {
+                let short =
+                    SamplingParams { temperature, top_k, top_p, min_p, seed, ..Default::default() };
+                let whole = SamplingParams { logit_bias: vec![(0, 0.0)], ..short.clone() };
+                let mut texts = [short, whole].map(|sampling| {
+                    let request = Request {
+                        prompt: &prompt,
+                        max_tokens: Some(most),
+                        sampling,
+                        ..Request::default()
+                    };
+                    let before = engine.logit_counts();
+                    let mut drafter = Drafter::new("mtp:3".parse().unwrap(), engine);
+                    let plain = generate(engine, &request, &mut NoDrafts);
+                    let drafted = generate(engine, &request, &mut drafter);
+                    let after = engine.logit_counts();
+                    let lists = after.lists - before.lists;
+                    (plain.0.unwrap(), plain.1, drafted.0.unwrap(), drafted.1, lists)
+                });
+                assert!(texts[0].4 > 0, "no list was enough, top-k {top_k}");
+                assert_eq!(texts[1].4, 0);
+                texts[0].4 = 0;
+                assert_eq!(texts[0], texts[1], "top-k {top_k}, seed {seed}");
+                assert_eq!((&texts[0].0, texts[0].1), (&texts[0].2, texts[0].3));
+            }
+        }
+    });
+}
+
+/// The tokens of `jobs` at work together, and the engine behind them.
+fn together(engine: Engine<Gpu>, jobs: &[Job]) -> (Vec<Vec<u32>>, Engine<Gpu>) {
+    let mut scheduler = Scheduler::new(engine, tokenizer(), Limits::default());
+    let ids: Vec<_> = jobs.iter().map(|job| scheduler.submit(job.clone()).unwrap()).collect();
+    let mut texts = vec![Vec::new(); jobs.len()];
+    while !scheduler.is_idle() {
+        scheduler.step(&mut |id, event| {
+            if let JobEvent::Done(done) = event {
+                texts[ids.iter().position(|other| *other == id).unwrap()] = done.tokens;
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    (texts, scheduler.into_parts().0)
+}
+
+#[test]
+fn requests_with_lists_and_with_whole_rows_share_windows() {
+    let Some(gpu) = gpu_with(Activations::Int8) else { return };
+    let mut engine = Engine::new(gpu, &checkpoint(MODEL), sizes(), &mut |_| {}).unwrap();
+    let job = |sampling: SamplingParams, drafts: &str| Job {
+        prompt: prompt(MODEL, "short"),
+        max_tokens: Some(8),
+        sampling,
+        drafts: drafts.parse().unwrap(),
+        ..Job::default()
+    };
+    let cut = SamplingParams { temperature: 1.0, top_k: 20, seed: 4, ..Default::default() };
+    let whole = SamplingParams { top_k: 0, top_p: 0.9, ..cut.clone() };
+    let jobs = [job(SamplingParams::default(), "mtp:2"), job(cut, "off"), job(whole, "off")];
+    let mut alone = Vec::new();
+    for job in &jobs {
+        let (texts, back) = together(engine, std::slice::from_ref(job));
+        (alone, engine) = ([alone, texts].concat(), back);
+    }
+    for count in [2, 3] {
+        let before = engine.logit_counts();
+        let (texts, back) = together(engine, &jobs[..count]);
+        engine = back;
+        assert_eq!(texts, alone[..count], "{count} together");
+        let lists = engine.logit_counts().lists - before.lists;
+        assert!(count == 3 || lists > 0, "no list was enough");
+    }
 }
 
 /// Puts another value in front of a row of an f32 matrix.

@@ -5,9 +5,9 @@
 mod toy;
 
 use gguf::TensorType;
-use kernels::Activations;
 use kernels::moe::MoeChoice;
 use kernels::tiles::{RowClass, Tile};
+use kernels::{Activations, Error};
 use lab::Projection;
 use lab::audit::{Effort, Found, Gain, Products, Search, Store, StoreError, Subject, sweep};
 use std::fs;
@@ -48,6 +48,30 @@ fn a_wrong_tile_is_never_chosen_however_fast() {
 }
 
 #[test]
+fn no_tile_is_tried_where_the_built_in_one_is_not_as_the_reference() {
+    let subject = subject(Products::Matrix);
+    let mut toy = Toy::new(Way::WrongValue);
+    let found = sweep(&mut toy, &subject, 4, &effort(Search::On), &mut || true).unwrap();
+    assert_eq!((found.tried, found.tile.len()), (0, 0));
+    assert!(found.missed.unwrap().contains("gemv/Q8_0/128x70/T4/int8 on toy"));
+    // Without a search nothing is held against it.
+    let found = sweep(&mut toy, &subject, 4, &effort(Search::Off), &mut || true).unwrap();
+    assert_eq!(found.missed, None);
+}
+
+#[test]
+fn a_tile_that_the_driver_refuses_is_passed_over_and_a_lost_device_ends_the_search() {
+    let subject = subject(Products::Matrix);
+    let mut toy = Toy::new(Way::Refused);
+    let found = sweep(&mut toy, &subject, 1, &effort(Search::On), &mut || true).unwrap();
+    assert_eq!((found.tried, found.missed), (1, None));
+    let mut toy = Toy::new(Way::Lost);
+    let error = sweep(&mut toy, &subject, 1, &effort(Search::On), &mut || true).unwrap_err();
+    assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+    assert!(toy.tile().is_built_in(), "no tile stays forced");
+}
+
+#[test]
 fn nothing_is_tried_without_a_search_or_without_time() {
     let subject = subject(Products::Matrix);
     let mut toy = Toy::new(Way::Exact);
@@ -70,6 +94,7 @@ fn found(rows: usize, tile: &[(&str, u32)]) -> Found {
         noise: 0.01,
         tile: tile.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
         tried: 3,
+        missed: None,
         time: 0.06,
     }
 }

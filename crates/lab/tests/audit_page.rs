@@ -37,6 +37,7 @@ fn found(shape: &str, rows: usize, bytes: u64, share: f64) -> Found {
         noise: 0.004,
         tile: if gain > 0.0 { vec![("rows".to_owned(), 32)] } else { vec![] },
         tried: 9,
+        missed: None,
         time: 0.06,
     }
 }
@@ -241,7 +242,8 @@ fn names_of_ceilings_that_are_close_do_not_overlap() {
 #[test]
 fn products_beyond_a_measured_limit_are_said_to_be() {
     let mut report = report();
-    (report.device.read, report.device.int8_ops) = (READ / 10.0, 10e9);
+    (report.device.read, report.device.copy) = (READ / 10.0, READ / 20.0);
+    report.device.int8_ops = 10e9;
     let page = checked(&report).replace('\u{a0}', " ");
     assert!(page.contains("At T = 1 the big products are faster than memory was measured"));
     assert!(page.contains("At T = 128 the big products are faster than arithmetic was measured"));

@@ -6,7 +6,10 @@ use cpu::Cpu;
 use engine::cache::{FolderError, FromFolder, Keep, Owner, Saved, StateCache, StateFolder};
 use engine::speculation::{Drafter, SpecMode};
 use engine::store::Counters;
-use engine::{Engine, EngineConfig, Event, Feed, Generator, Request, Stores, Summary, WeightHomes};
+use engine::{
+    Engine, EngineConfig, Event, Feed, Generator, LogitCounts, Request, Stores, Summary,
+    WeightHomes,
+};
 use gpu::Gpu;
 use kernels::Backend;
 use kernels::reference::Reference;
@@ -168,7 +171,10 @@ impl Session {
             Session::Gpu(engine, proposer) => {
                 let proposer = &mut **proposer;
                 let mut generator = Generator { engine, slot: SLOT, tokenizer, proposer };
-                generator.generate_cached(request, keep, sink)
+                let summary = generator.generate_cached(request, keep, sink);
+                let LogitCounts { lists, whole } = engine.logit_counts();
+                tracing::info!("logits: {lists} rows as lists of the largest, {whole} as a whole");
+                summary
             }
             Session::Reference(engine, proposer) => {
                 let proposer = &mut **proposer;

@@ -101,6 +101,52 @@ fn an_audit_reports_keeps_and_goes_on() {
     assert_eq!(tuned.ok(), damaged.ok());
 }
 
+/// On a software renderer, if there is one.
+#[test]
+fn a_gpu_has_a_table_of_its_own() {
+    const GPU: &str = "--backend gpu --gpu llvmpipe";
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let first = audit(folder, &format!("{GPU} --rows 1 --prompt-rows 0 --time 1"));
+    if first.code != 0 && first.stderr.contains("there is no device") {
+        assert!(std::env::var_os("TUFF_GPU_TESTS").is_none(), "{}", first.stderr);
+        println!("skipped: {}", first.stderr);
+        return;
+    }
+    assert!(first.ok().contains("not measured within --time"), "{}", first.text());
+    let report = report(folder);
+    assert_eq!(report["backend"], "gpu");
+    assert!(report["device"]["key"].as_str().unwrap().starts_with("gpu llvmpipe"), "{report:#}");
+    // Streams are read by kernels without tiles.
+    assert!(!report["products"].to_string().contains("hc_"), "{}", report["products"]);
+    let groups = report["windows"][0]["parts"].to_string();
+    assert!(["dense", "experts", "gdn", "hc"].iter().all(|group| groups.contains(group)));
+    let markdown = fs::read_to_string(folder.join("report/audit.md")).unwrap();
+    assert!(markdown.contains("- device: gpu llvmpipe") && markdown.contains(" on gpu\n"));
+
+    // Its table is used on this device, and on no other.
+    let mut stored: Value =
+        serde_json::from_str(&fs::read_to_string(table(folder)).unwrap()).unwrap();
+    assert!(stored["found"][0]["tried"].as_u64().unwrap() > 0, "{stored:#}");
+    stored["found"][0]["tile"] = serde_json::json!([["rows", 2]]);
+    stored["gains"] = serde_json::json!([1]);
+    fs::write(table(folder), stored.to_string()).unwrap();
+    let run = |more: &str| {
+        let mut command = command();
+        command.env("TUFF_CACHE", folder).args(["run", "-v", "-p", "Once", "-n", "6", "-t", "0"]);
+        Run::new(command.args(words(more)).output().unwrap())
+    };
+    let tuned = run(GPU);
+    assert!(tuned.stderr.contains("1 tiles from "), "{}", tuned.stderr);
+    let built_in = run(&format!("{GPU} --tiles built-in"));
+    let cpu = run("");
+    for other in [&built_in, &cpu] {
+        assert!(!other.stderr.contains("tiles from "), "{}", other.stderr);
+    }
+    assert_eq!(tuned.ok(), built_in.ok());
+    cpu.ok();
+}
+
 #[test]
 fn shapes_need_no_model() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,7 +162,7 @@ fn shapes_need_no_model() {
 fn wrong_audits_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let refused = audit(folder.path(), "--backend reference");
-    assert!(refused.fails(4).contains("only the cpu backend"), "{}", refused.stderr);
+    assert!(refused.fails(4).contains("audit the cpu or the gpu backend"), "{}", refused.stderr);
     let no_routes = audit(folder.path(), "--share-from models/sample/README.md");
     assert!(no_routes.fails(4).contains("README.md"), "{}", no_routes.stderr);
     for usage in [

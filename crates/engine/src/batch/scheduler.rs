@@ -7,6 +7,8 @@ use super::totals::Totals;
 use crate::answer::Outcome;
 use crate::cache::{Mark, StateCache};
 use crate::generate::check_prompt;
+use crate::logits::{LogitRows, RowLogits};
+use crate::sampling::Short;
 use crate::speculation::{Drafter, Drafts, Proposer};
 use crate::{Commit, Engine, Error, Event, Feed, Finish, Want};
 use kernels::Backend;
@@ -31,7 +33,7 @@ pub struct Scheduler<B: Backend> {
     pub(super) queue: VecDeque<Waiting>,
     next_id: u64,
     pub(super) totals: Totals,
-    logits: Vec<f32>,
+    logits: LogitRows,
     draft_logits: Vec<f32>,
 }
 
@@ -56,15 +58,6 @@ impl Part {
     fn feed(&self) -> Feed<'_> {
         let Self { slot, ref tokens, want, commit } = *self;
         Feed { slot, tokens, want, commit }
-    }
-
-    /// Rows of logits that it gets.
-    fn rows(&self) -> usize {
-        match self.want {
-            Want::Nothing => 0,
-            Want::Last => 1,
-            Want::All => self.tokens.len(),
-        }
     }
 }
 
@@ -92,7 +85,7 @@ impl<B: Backend> Scheduler<B> {
             queue: VecDeque::new(),
             next_id: 0,
             totals: Totals::default(),
-            logits: Vec::new(),
+            logits: LogitRows::default(),
             draft_logits: Vec::new(),
         }
     }
@@ -191,7 +184,9 @@ impl<B: Backend> Scheduler<B> {
     fn run(&mut self, parts: &[Part], sink: &mut JobSink<'_>) {
         let started = Instant::now();
         let feeds: Vec<Feed<'_>> = parts.iter().map(Part::feed).collect();
-        let result = self.engine.forward_into(&feeds, &mut self.logits);
+        let draws = |part: &Part| self.slots[part.slot].as_ref()?.answer.draws();
+        let draws: Vec<Option<Short>> = parts.iter().map(draws).collect();
+        let result = self.engine.forward_rows(&feeds, &draws, &mut self.logits);
         let took = started.elapsed();
         let broken = |part: &Part| self.engine.is_broken(part.slot).unwrap_or(true);
         match result {
@@ -351,10 +346,9 @@ impl<B: Backend> Scheduler<B> {
         let vocab = self.engine.hyper_params().vocab;
         let all: usize = parts.iter().map(|part| part.tokens.len()).sum();
         let mut logits = std::mem::take(&mut self.logits);
-        let mut rest = &mut logits[..];
+        let mut rows = logits.iter(vocab);
         for part in parts {
-            let (own, others) = rest.split_at_mut(part.rows() * vocab);
-            rest = others;
+            let own = rows.by_ref().take(part.feed().wanted_rows()).collect();
             // A part's share of the time is what it would have to save to be worth leaving out.
             let time = took.mul_f64(part.tokens.len() as f64 / all as f64);
             let end = self.give(part, own, time, sink);
@@ -364,6 +358,7 @@ impl<B: Backend> Scheduler<B> {
                 Err(error) => self.fail(part.slot, error, sink),
             }
         }
+        drop(rows);
         self.logits = logits;
     }
 
@@ -371,7 +366,7 @@ impl<B: Backend> Scheduler<B> {
     fn give(
         &mut self,
         part: &Part,
-        logits: &mut [f32],
+        rows: Vec<RowLogits<'_>>,
         time: Duration,
         sink: &mut JobSink<'_>,
     ) -> Result<Option<Finish>, Error> {
@@ -394,14 +389,14 @@ impl<B: Backend> Scheduler<B> {
                 if part.want == Want::Nothing {
                     return Ok(None);
                 }
+                let Some(logits) = rows.into_iter().next() else { return Ok(None) };
                 live.answering = Some(Instant::now());
                 live.stage = Stage::Answer { drafts: Drafts::default() };
                 totals.generated += 1;
                 Ok(live.answer.begin(logits, tokenizer, &mut pass_on)?)
             }
             Stage::Answer { drafts } => {
-                let rows = logits.chunks_exact_mut(engine.hyper_params().vocab);
-                let outcome = live.answer.round(rows, drafts, tokenizer, &mut pass_on);
+                let outcome = live.answer.round(rows.into_iter(), drafts, tokenizer, &mut pass_on);
                 if part.commit == Commit::Deferred {
                     engine.decide(part.slot, outcome.fed)?;
                 }

@@ -11,10 +11,13 @@ mod draft;
 mod filter;
 mod penalty;
 mod philox;
+mod short;
 
 pub use draft::Draft;
 pub use penalty::Context;
 pub use philox::{philox4x32_10, uniform};
+
+pub(crate) use short::Short;
 
 use choice::Tokens;
 

@@ -1,5 +1,6 @@
 //! The sequence's own word on drafts: its draws from the window's logits.
 
+use crate::logits::RowLogits;
 use crate::rules::{Drawing, TokenLogProbs};
 use crate::{Context, SamplingError};
 
@@ -31,7 +32,7 @@ pub(crate) struct Verdict {
 /// accepted tokens before it alone, until a draw is not the draft, or `is_last` says that nothing
 /// follows it.
 pub(crate) fn judge<'l>(
-    rows: impl Iterator<Item = &'l mut [f32]>,
+    rows: impl Iterator<Item = RowLogits<'l>>,
     Trial { prompt, output, mut drawing, details }: Trial<'_>,
     drafts: &[u32],
     is_last: impl Fn(u32) -> bool,

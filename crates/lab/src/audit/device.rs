@@ -37,9 +37,49 @@ pub struct Drop {
     pub tenths: Vec<f64>,
 }
 
+impl Device {
+    /// Bytes a second that memory is known to give, by reading or by copying: what shares are of.
+    /// A device may copy faster than any product of ours reads.
+    pub fn memory(&self) -> f64 {
+        if self.copy > self.read { self.copy } else { self.read }
+    }
+}
+
+/// Weight rows and window rows of products that are bound by arithmetic: some keep a processor
+/// busy, a GPU wants many.
+const HOT: [(usize, usize); 4] = [(64, 64), (512, 128), (2048, 256), (8192, 512)];
+
+/// What a larger product must gain for a still larger one to be tried.
+const HOT_GAIN: f64 = 1.05;
+
+/// Longest call that a larger one is tried after.
+const HOT_MICROSECONDS: f64 = 2e4;
+
 /// A matrix that stays in the cache, times rows enough to be bound by arithmetic.
-fn hot(ty: TensorType, activations: Activations) -> OpCase {
-    OpCase::Matmul(Matmul { ty, n_in: 2560, n_out: 64, rows: 64, activations })
+fn hot(ty: TensorType, activations: Activations, (n_out, rows): (usize, usize)) -> OpCase {
+    OpCase::Matmul(Matmul { ty, n_in: 2560, n_out, rows, activations })
+}
+
+/// The product that the device does the most operations a second with, and how many.
+fn hottest<B: Tunable>(
+    backend: &mut B,
+    (ty, activations): (TensorType, Activations),
+) -> Result<(OpCase, f64), Error> {
+    let budget = Budget { time: Duration::from_millis(200), cold_bytes: 0 };
+    let mut best: Option<(OpCase, f64)> = None;
+    for size in HOT {
+        let case = hot(ty, activations, size);
+        let measured = case.bench(backend, &budget)?;
+        let ops = measured.cost.ops as f64 / measured.best_us * 1e6;
+        let before = best.as_ref().map_or(0.0, |(_, ops)| *ops);
+        if ops > before {
+            best = Some((case, ops));
+        }
+        if ops < HOT_GAIN * before || measured.best_us > HOT_MICROSECONDS {
+            break;
+        }
+    }
+    Ok(best.unwrap_or_else(|| (hot(ty, activations, HOT[0]), 0.0)))
 }
 
 /// Measures the device.
@@ -48,13 +88,8 @@ fn hot(ty: TensorType, activations: Activations) -> OpCase {
 /// Memory that is short, or a fault of the device.
 pub fn device<B: Tunable>(backend: &mut B) -> Result<Device, Error> {
     let speeds = backend.speeds()?;
-    let mut ops = |ty, activations| -> Result<f64, Error> {
-        let budget = Budget { time: Duration::from_millis(200), cold_bytes: 0 };
-        let measured = hot(ty, activations).bench(backend, &budget)?;
-        Ok(measured.cost.ops as f64 / measured.best_us * 1e6)
-    };
-    let int8_ops = ops(TensorType::Q8_0, Activations::Int8)?;
-    let f32_ops = ops(TensorType::F32, Activations::F32)?;
+    let (_, int8_ops) = hottest(backend, (TensorType::Q8_0, Activations::Int8))?;
+    let (_, f32_ops) = hottest(backend, (TensorType::F32, Activations::F32))?;
     let (read, copy, launch) = (speeds.read, speeds.copy, speeds.launch);
     Ok(Device { key: backend.device_key(), read, copy, launch, int8_ops, f32_ops })
 }
@@ -69,7 +104,7 @@ pub fn clock_drop<B: Tunable>(
     seconds: f64,
     go_on: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Option<Drop>, Error> {
-    let case = hot(TensorType::Q8_0, Activations::Int8);
+    let (case, _) = hottest(backend, (TensorType::Q8_0, Activations::Int8))?;
     let started = Instant::now();
     let mut tenths = Vec::with_capacity(10);
     for tenth in 1..=10 {

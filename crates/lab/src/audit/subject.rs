@@ -7,6 +7,12 @@ use kernels::moe::MoeChoice;
 use kernels::tiles::{self, Shape};
 use model::{Checkpoint, Purpose, Role, Tensor};
 
+/// Rows of windows, weight rows and experts that are held against the reference. Devices cut taller
+/// matrices as they do these, and the bits of a row do not depend on the others of its window.
+const HELD_ROWS: usize = 8;
+const HELD_WEIGHT_ROWS: usize = 5120;
+const HELD_EXPERTS: usize = 64;
+
 /// A kind of product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Products {
@@ -66,6 +72,17 @@ impl Subject {
                 })
             }
         }
+    }
+
+    /// The product that is held against the reference before tiles are tried: as that of a window
+    /// of `rows` rows, with as few rows, weight rows and experts as still meet every kernel, since
+    /// the reference is slow.
+    pub fn held_case(&self, rows: usize, share: f64) -> OpCase {
+        let mut small = Self { n_out: self.n_out.min(HELD_WEIGHT_ROWS), ..self.clone() };
+        if let Products::Experts(_, choice) = &mut small.products {
+            choice.experts = choice.experts.min(HELD_EXPERTS.max(2 * choice.used));
+        }
+        small.case(rows.min(HELD_ROWS), share)
     }
 
     fn is_like(&self, other: &Self) -> bool {
@@ -182,5 +199,10 @@ mod tests {
         assert!(experts.case(4, 0.4).name().contains("/shared4/T4/"));
         assert!(experts.case(2, 7.0).name().contains("/shared10/"));
         assert_eq!(experts.shape().name(), "experts/IQ3_S/2560x640/int8");
+        // What is held against the reference has fewer of everything.
+        let held = experts.held_case(512, 0.4).name();
+        assert_eq!(held, "moe_gate_up/IQ3_S/2560x640/10of64/shared4/T8/int8");
+        let output = subjects.iter().find(|s| s.roles[0] == "output").unwrap();
+        assert_eq!(output.held_case(1, 0.4).name(), "gemv/Q6_K/2560x5120/T1/int8");
     }
 }

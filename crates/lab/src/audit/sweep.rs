@@ -5,7 +5,7 @@ use super::duel::duel;
 use super::subject::Subject;
 use crate::{Input, OpCase};
 use kernels::Error;
-use kernels::tiles::{RowClass, Tile, Tunable};
+use kernels::tiles::{RowClass, Shape, Tile, Tunable};
 use std::time::Duration;
 
 /// How much an entry is worth.
@@ -55,6 +55,8 @@ pub struct Found {
     pub tile: Vec<(String, u32)>,
     /// Tiles that were compared, the built-in one left out.
     pub tried: usize,
+    /// Why no tile was tried: where even the built-in one is not as the reference.
+    pub missed: Option<String>,
     /// Seconds of each comparison.
     pub time: f64,
 }
@@ -76,9 +78,10 @@ impl Found {
     }
 }
 
-/// Times a product with the built-in tile and looks for a better one. A tile is only tried if its
-/// result has the bits of the built-in tile's, or passes the case's own check. Between comparisons
-/// `go_on` is asked whether there is time left; without, what was found so far is the result.
+/// Times a product with the built-in tile and looks for a better one. Before any other is tried the
+/// built-in one is held against the reference ([`Subject::held_case`]), and a tile is only tried if
+/// its result has the bits of the built-in one's. Between comparisons `go_on` is asked whether there
+/// is time left; without, what was found so far is the result.
 ///
 /// # Errors
 /// A fault of the device, or a format that it has no kernel for. Whatever happens, no tile stays
@@ -104,21 +107,22 @@ fn search<B: Tunable>(
 ) -> Result<Found, Error> {
     let case = subject.case(rows, effort.share);
     let (built_in, shape) = (Tile::default(), subject.shape());
-    let mut call = case.prepared(backend, effort.cold_bytes)?;
-    let (mut best, mut tried) = (built_in.clone(), 0);
-    let parameters = match effort.search {
-        Search::On => backend.tile_parameters(&shape, RowClass::of(rows)),
+    let candidates = match effort.search {
+        Search::On => candidates(backend, &shape, rows),
         Search::Off => Vec::new(),
     };
-    let candidates = parameters
-        .into_iter()
-        .flat_map(|(name, values)| values.into_iter().map(move |value| (name, value)));
-    for (name, value) in candidates {
+    let held = match candidates[..] {
+        [] => Ok(Vec::new()),
+        _ => hold(backend, (subject, &case), (rows, effort.share))?,
+    };
+    let mut call = case.prepared(backend, effort.cold_bytes)?;
+    let (mut best, mut tried) = (built_in.clone(), 0);
+    for (name, value) in candidates.into_iter().filter(|_| held.is_ok()) {
         if !go_on() {
             break;
         }
         let candidate = best.clone().with(name, value);
-        if !is_right(backend, &case, &candidate)? {
+        if !is_right(backend, &case, &candidate, held.as_ref().map_or(&[], Vec::as_slice))? {
             continue;
         }
         tried += 1;
@@ -129,7 +133,7 @@ fn search<B: Tunable>(
     }
     // The best of many is partly luck: what counts is a comparison of its own.
     let last = duel(backend, &mut call, [&built_in, &best], 4 * effort.time)?;
-    let won = last.is_won(effort.least);
+    let won = !best.is_built_in() && last.is_won(effort.least);
     let tile = if won { best } else { built_in };
     let cost = case.cost();
     Ok(Found {
@@ -143,23 +147,44 @@ fn search<B: Tunable>(
         noise: last.noise,
         tile: tile.parameters().map(|(name, value)| (name.to_owned(), value)).collect(),
         tried,
+        missed: held.err(),
         time: effort.time.as_secs_f64(),
     })
 }
 
-/// Whether the device may use `tile` for this case.
-fn is_right<B: Tunable>(backend: &mut B, case: &OpCase, tile: &Tile) -> Result<bool, Error> {
-    let mut bits = |tile: &Tile| -> Result<Option<Vec<u32>>, Error> {
-        match backend.force_tile(Some(tile)) {
-            Ok(()) => case.bits(backend, Input::Uniform).map(Some),
-            Err(_) => Ok(None),
-        }
-    };
-    let Some(found) = bits(tile)? else { return Ok(false) };
-    let same = bits(&Tile::default())?.is_some_and(|expected| expected == found);
-    if same {
-        return Ok(true);
+/// What is tried one after the other.
+fn candidates<B: Tunable>(backend: &B, shape: &Shape, rows: usize) -> Vec<(&'static str, u32)> {
+    let parameters = backend.tile_parameters(shape, RowClass::of(rows)).into_iter();
+    parameters.flat_map(|(name, values)| values.into_iter().map(move |v| (name, v))).collect()
+}
+
+/// The bits that the built-in tile gives, if it gives the reference's values; else what it misses.
+fn hold<B: Tunable>(
+    backend: &mut B,
+    (subject, case): (&Subject, &OpCase),
+    (rows, share): (usize, f64),
+) -> Result<Result<Vec<u32>, String>, Error> {
+    backend.force_tile(Some(&Tile::default()))?;
+    if let Err(miss) = subject.held_case(rows, share).check(backend) {
+        return Ok(Err(miss.to_string()));
     }
-    let forced = backend.force_tile(Some(tile)).is_ok();
-    Ok(forced && case.check(backend).is_ok())
+    case.bits(backend, Input::Uniform).map(Ok)
+}
+
+/// Whether the device has a kernel for `tile` and gives these bits with it.
+fn is_right<B: Tunable>(
+    backend: &mut B,
+    case: &OpCase,
+    tile: &Tile,
+    bits: &[u32],
+) -> Result<bool, Error> {
+    if backend.force_tile(Some(tile)).is_err() {
+        return Ok(false);
+    }
+    match case.bits(backend, Input::Uniform) {
+        Ok(found) => Ok(found == bits),
+        // A driver may refuse what another one takes.
+        Err(Error::KernelBuild { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }

@@ -51,6 +51,9 @@ pub struct Experts {
 /// of the gates, so that it shows which is which.
 const UP_STACK_BEGINS: usize = 3;
 
+/// Most experts that a stack is given more than the case has: devices count no more.
+const MOST_EXPERTS: usize = 2048;
+
 /// The stacks of a projection.
 enum Stacks<M> {
     /// Gate and up.
@@ -239,22 +242,26 @@ impl Op for Experts {
         outputs.map(|output| Ok(Expected { bounds: self.bounds(input)?, output })).collect()
     }
 
-    /// The plans take turns over a stack of enough experts.
+    /// The plans take turns over a stack of enough experts, or over several.
     fn prepare<'a, B: Backend + 'a>(
         &'a self,
         backend: &mut B,
         cold: usize,
     ) -> Result<Call<'a, B>, Error> {
         let distinct = self.host_plan().groups().len();
-        let experts = self.choice.experts.max(cold / self.expert_bytes() + distinct);
-        let stacks = self.load(backend, experts, Rows::Usual)?;
+        let wanted = cold / self.expert_bytes() + distinct;
+        let experts = wanted.min(MOST_EXPERTS).max(self.choice.experts);
+        let stacks = (0..wanted.div_ceil(experts))
+            .map(|_| self.load(backend, experts, Rows::Usual))
+            .collect::<Result<Vec<_>, _>>()?;
         let plans = (0..experts / distinct)
             .map(|i| self.plan(backend, experts, i * distinct))
             .collect::<Result<Vec<_>, _>>()?;
         let x = upload(backend, &Input::Uniform.rows(self.input_rows(), self.n_in))?;
         let mut y = backend.alloc(self.pairs() * self.n_out)?;
         Ok(Box::new(move |backend, i| {
-            self.call(backend, (&plans[i % plans.len()], &stacks), &x, &mut y);
+            let (plan, stack) = (i % plans.len(), i / plans.len() % stacks.len());
+            self.call(backend, (&plans[plan], &stacks[stack]), &x, &mut y);
             Ok(())
         }))
     }

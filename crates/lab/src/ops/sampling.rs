@@ -3,9 +3,10 @@
 use super::copies;
 use crate::bound::Bound;
 use crate::case::{Call, Op};
-use crate::compare::Expected;
+use crate::compare::{Expected, Fault};
 use crate::memory::{Output, upload};
 use crate::{Cost, Input, Random};
+use kernels::head::Best;
 use kernels::reference::Reference;
 use kernels::{Backend, Error};
 
@@ -37,6 +38,23 @@ impl Sampling {
         }
         logits
     }
+}
+
+/// Whether a list keeps the contract of [`Best`].
+fn is_best(best: &Best, row: &[f32]) -> bool {
+    let Best { tokens, logits } = best;
+    let mut rest = row.to_vec();
+    let same = |(token, logit): (&u32, &f32)| {
+        let found = rest.get_mut(*token as usize);
+        let bits = found.map(|found| std::mem::replace(found, f32::NEG_INFINITY).to_bits());
+        bits == Some(logit.to_bits())
+    };
+    let are_its = tokens.len() == logits.len() && tokens.iter().zip(logits).all(same);
+    let least = logits.iter().copied().fold(f32::INFINITY, f32::min);
+    let is_all = tokens.len() == row.len();
+    let are_less = is_all || rest.iter().all(|value| *value < least);
+    let are_numbers = row.iter().all(|value| !value.is_nan() && *value < f32::INFINITY);
+    are_its && tokens.is_sorted_by(|a, b| a < b) && are_less && are_numbers
 }
 
 impl Op for Sampling {
@@ -76,6 +94,23 @@ impl Op for Sampling {
         Ok(outputs.map(|output| Expected::within(output, 0.0)).collect())
     }
 
+    /// Lists of the largest logits, where the device makes any, have what they should.
+    fn check_more<B: Backend>(&self, backend: &mut B) -> Result<(), Fault> {
+        for &input in self.inputs() {
+            let values = self.logits(input);
+            let logits = upload(backend, &values)?;
+            let lists = backend.best(&logits, self.rows, self.vocab)?;
+            for (t, (best, row)) in lists.iter().zip(values.chunks_exact(self.vocab)).enumerate() {
+                if best.as_ref().is_some_and(|best| !is_best(best, row)) {
+                    let name = input.name();
+                    let what = format!("{name} input: the largest logits of row {t} are others");
+                    return Err(Fault::Device(what));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn prepare<'a, B: Backend + 'a>(
         &'a self,
         backend: &mut B,
@@ -89,5 +124,25 @@ impl Op for Sampling {
             std::hint::black_box(backend.argmax(&logits[i % logits.len()], self.rows, self.vocab));
             Ok(())
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_lacks_no_large_logit_and_makes_none_up() {
+        let row = [1.0, 5.0, -2.0, 5.0, 3.0];
+        let best = |tokens: &[u32], logits: &[f32]| {
+            is_best(&Best { tokens: tokens.to_vec(), logits: logits.to_vec() }, &row)
+        };
+        assert!(best(&[1, 3], &[5.0, 5.0]) && best(&[1, 3, 4], &[5.0, 5.0, 3.0]));
+        assert!(best(&[0, 1, 2, 3, 4], &row));
+        assert!(!best(&[1], &[5.0]) && !best(&[1, 3, 0], &[5.0, 5.0, 1.0]), "one is left out");
+        assert!(!best(&[3, 1], &[5.0, 5.0]) && !best(&[1, 3], &[5.0]) && !best(&[9], &[5.0]));
+        assert!(!best(&[1, 3], &[5.0, 6.0]) && !best(&[1, 1, 3], &[5.0, 5.0, 5.0]));
+        let bad = [f32::NAN, 1.0, 0.0];
+        assert!(!is_best(&Best { tokens: vec![1], logits: vec![1.0] }, &bad));
     }
 }

@@ -47,6 +47,10 @@ pub(crate) enum Way {
     Company,
     /// The second row of weights is used for the first.
     WrongRow,
+    /// With the tile `harmless=2` its driver refuses the kernel.
+    Refused,
+    /// With the tile `harmless=2` the device is lost.
+    Lost,
 }
 
 #[derive(Debug)]
@@ -141,6 +145,7 @@ impl Device for Toy {
     }
 
     fn load_matrix(&mut self, weight: &Weight, activations: Activations) -> Result<Matrix, Error> {
+        self.faults()?;
         Ok(Matrix(Reference.load_matrix(weight, activations)?, activations))
     }
 

@@ -1,6 +1,6 @@
 //! Tiles of the toy: harmless ones, and one that gives wrong values.
 
-use super::Toy;
+use super::{Toy, Way};
 use kernels::Error;
 use kernels::tiles::{NoSuchTile, RowClass, Shape, Speeds, Tile, TileTable, Tunable};
 
@@ -18,6 +18,18 @@ impl Toy {
     /// Whether a product may be left out: the wrong tile is also the fastest.
     pub(super) fn skips(&self) -> bool {
         self.tile.get(WRONG) == Some(2)
+    }
+
+    /// What comes of the tile where the toy has a device that faults with it.
+    pub(super) fn faults(&self) -> Result<(), Error> {
+        let (device, why) = ("toy", "it is in the way".to_owned());
+        match (self.way, self.tile.get("harmless")) {
+            (Way::Refused, Some(2)) => {
+                Err(Error::KernelBuild { device, kernel: "harmless=2".to_owned(), why })
+            }
+            (Way::Lost, Some(2)) => Err(Error::DeviceLost { device, why }),
+            _ => Ok(()),
+        }
     }
 
     /// The tile that is forced.

@@ -167,7 +167,7 @@ pub(crate) struct DeviceArgs {
     /// Instruction set of the cpu backend, of those that this processor has. [default: the widest]
     #[arg(long, value_name = "NAME", value_parser = parse_isa)]
     isa: Option<Isa>,
-    /// How the kernels of the cpu backend cut their work. Changes speed, never a result.
+    /// How kernels cut their work. Changes speed, never a result.
     #[arg(long, value_enum, value_name = "NAME", default_value = "auto")]
     tiles: TilesName,
     /// Weights that the cpu backend copies to memory in the order in which it reads them. Changes
@@ -240,7 +240,19 @@ impl DeviceArgs {
     /// # Errors
     /// [`crate::error::Error::Engine`] saying which GPUs there are and why none will do.
     pub(crate) fn new_gpu(&self) -> Result<Gpu, Error> {
-        let mut gpu = gpu_device::open(&self.gpu_options(), self.tiles == TilesName::Auto)?;
+        self.gpu_with(self.tiles)
+    }
+
+    /// The GPU with the built-in tiles.
+    ///
+    /// # Errors
+    /// As for [`DeviceArgs::new_gpu`].
+    pub(crate) fn built_in_gpu(&self) -> Result<Gpu, Error> {
+        self.gpu_with(TilesName::BuiltIn)
+    }
+
+    fn gpu_with(&self, tiles: TilesName) -> Result<Gpu, Error> {
+        let mut gpu = gpu_device::open(&self.gpu_options(), tiles == TilesName::Auto)?;
         let device = self.clone();
         gpu.set_host(move || {
             // It multiplies a part of the experts' stacks, which are loaded whole.

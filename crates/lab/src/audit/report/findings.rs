@@ -105,12 +105,12 @@ fn time((product, found): &(&Product, &Found)) -> f64 {
 
 fn nearness(report: &Report, rows: usize) -> Option<String> {
     let big = big(&report.products, rows);
-    let shares = big.iter().map(|(_, found)| report.share_of_read(found) * 100.0);
+    let shares = big.iter().map(|(_, found)| report.share_of_memory(found) * 100.0);
     let (least, most) =
         shares.fold((f64::INFINITY, 0.0_f64), |(least, most), s| (least.min(s), most.max(s)));
     let bytes: f64 = big.iter().map(|(product, f)| product.uses as f64 * f.bytes as f64).sum();
     let speed = bytes / big.iter().map(time).sum::<f64>();
-    if ![speed, report.device.read].iter().all(|speed| is_usable(*speed)) {
+    if ![speed, report.device.memory()].iter().all(|speed| is_usable(*speed)) {
         return None;
     }
     let names = big.iter().take(3).map(|(product, _)| roles(product)).collect::<Vec<_>>();
@@ -121,11 +121,11 @@ fn nearness(report: &Report, rows: usize) -> Option<String> {
     };
     Some(format!(
         "At T = {rows} the big products ({}{more}; {:.0} % or more of the products' time) move {} \
-         GB/s, which is {} % of the bandwidth at which memory is read{range}.",
+         GB/s, which is {} % of the bandwidth of memory{range}.",
         names.join(", "),
         BIG * 100.0,
         fixed(speed / 1e9, 1),
-        fixed(speed / report.device.read * 100.0, 0),
+        fixed(speed / report.device.memory() * 100.0, 0),
     ))
 }
 
@@ -141,7 +141,7 @@ fn roles(product: &Product) -> String {
 fn roof(report: &Report, found: &Found) -> (f64, f64) {
     let device = &report.device;
     let ceiling = if is_f32(found) { device.f32_ops } else { device.int8_ops };
-    (device.read * intensity(found), ceiling)
+    (device.memory() * intensity(found), ceiling)
 }
 
 /// Whether memory or arithmetic limits the big products, and how near to it they come.

@@ -91,7 +91,7 @@ pub fn html(report: &Report) -> String {
     page += &products(report);
     page += &effects(&report.effects);
     for window in &report.windows {
-        page += &window_parts(window, report.device.read);
+        page += &window_parts(window, report.device.memory());
     }
     page += &others(report);
     page += &notes(&report.notes);
@@ -199,7 +199,7 @@ fn plots(report: &Report) -> String {
     if let Some(drop) = &report.drop {
         text += &figure(
             "Speed over time under load",
-            "Arithmetic on all threads, in tenths of the time; a clock that drops shows here.",
+            "Arithmetic on all of the device, in tenths of the time; a clock that drops shows here.",
             plot::clock(drop),
             "The load gave no usable times.",
         );
@@ -292,12 +292,13 @@ fn products(report: &Report) -> String {
         ("T", Number),
         ("us", Number),
         ("GB/s", Number),
-        ("of read", Number),
+        ("of memory", Number),
         ("Gop/s", Number),
         ("gain", Number),
         ("tile", Text),
     ];
-    let text = "GB/s and shares of the bandwidth at which memory is read, with the best tile; \
+    let text = "GB/s and shares of the bandwidth of memory (the better of reading and copying), with \
+                the best tile; \
                 \"gain\" is what it saves against the built-in one, measured in turn, with its \
                 standard error.";
     format!("{head}{}{}", paragraph(text), table("Products", &columns, &rows))
@@ -315,7 +316,7 @@ fn product_row(report: &Report, product: &Product, found: &Found) -> Vec<String>
         found.rows.to_string(),
         fixed(found.best * 1e6, 1),
         fixed(found.speed() / 1e9, 2),
-        percent(report.share_of_read(found), 0),
+        percent(report.share_of_memory(found), 0),
         fixed(plot::ops_a_second(found) / 1e9, 1),
         gain,
         found.tile().to_string(),
@@ -364,7 +365,7 @@ fn effects(effects: &[Effect]) -> String {
     )
 }
 
-fn window_parts(window: &WindowProfile, read: f64) -> String {
+fn window_parts(window: &WindowProfile, memory: f64) -> String {
     let inside: f64 = window.parts.iter().map(|part| part.seconds).sum();
     let bytes: u64 = window.parts.iter().map(|part| part.bytes).sum();
     let row = |name: String, seconds: f64, bytes: u64| {
@@ -373,7 +374,7 @@ fn window_parts(window: &WindowProfile, read: f64) -> String {
             let speed = bytes as f64 / seconds;
             row.push(fixed(bytes as f64 / 1e6, 2));
             row.push(fixed(speed / 1e9, 2));
-            row.push(percent(speed / read, 0));
+            row.push(percent(speed / memory, 0));
         } else {
             row.resize(6, String::new());
         }
@@ -391,7 +392,7 @@ fn window_parts(window: &WindowProfile, read: f64) -> String {
         ("of the window", Number),
         ("MB", Number),
         ("GB/s", Number),
-        ("of read", Number),
+        ("of memory", Number),
     ];
     let name = format!("Where the time goes: a window of {}", super::findings::rows(window.rows));
     format!("<h2>{name}</h2>\n{}", table(&name, &columns, &rows))
@@ -408,11 +409,16 @@ fn others(report: &Report) -> String {
             other.rows.to_string(),
             fixed(other.seconds * 1e6, 1),
             fixed(speed / 1e9, 2),
-            percent(speed / report.device.read, 0),
+            percent(speed / report.device.memory(), 0),
         ]
     });
-    let columns =
-        [("operation", Text), ("T", Number), ("us", Number), ("GB/s", Number), ("of read", Number)];
+    let columns = [
+        ("operation", Text),
+        ("T", Number),
+        ("us", Number),
+        ("GB/s", Number),
+        ("of memory", Number),
+    ];
     let name = "Other operations, at the sizes of the full-size model";
     format!("<h2>{name}</h2>\n{}", table(name, &columns, &others.collect::<Vec<_>>()))
 }

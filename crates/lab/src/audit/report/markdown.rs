@@ -15,7 +15,7 @@ pub fn markdown(report: &Report) -> String {
         text += &effects(&report.effects);
     }
     for window in &report.windows {
-        text += &window_parts(window, report.device.read);
+        text += &window_parts(window, report.device.memory());
     }
     text += &others(report);
     text
@@ -61,10 +61,10 @@ fn lasting(drop: &Drop) -> String {
 
 fn products(report: &Report) -> String {
     let mut text =
-        "\n## Products\n\nGB/s and shares of the bandwidth at which memory is read, with \
-                    the best tile; \"gain\" is what it saves against the built-in one, measured in \
+        "\n## Products\n\nGB/s and shares of the bandwidth of memory (the better of \
+                    reading and copying), with the best tile; \"gain\" is what it saves against the built-in one, measured in \
                     turn, with its standard error.\n\n\
-                    | weights | uses | T | us | GB/s | of read | Gop/s | gain | tile |\n\
+                    | weights | uses | T | us | GB/s | of memory | Gop/s | gain | tile |\n\
                     |---|---:|---:|---:|---:|---:|---:|---:|---|\n"
             .to_owned();
     for product in &report.products {
@@ -88,7 +88,7 @@ fn product_row(report: &Report, product: &Product, found: &Found) -> String {
         found.rows,
         found.best * 1e6,
         found.speed() / 1e9,
-        report.share_of_read(found) * 100.0,
+        report.share_of_memory(found) * 100.0,
         found.ops as f64 / found.best / 1e9,
         found.tile(),
     )
@@ -117,40 +117,50 @@ fn effects(effects: &[Effect]) -> String {
     text
 }
 
-fn window_parts(window: &WindowProfile, read: f64) -> String {
+fn window_parts(window: &WindowProfile, memory: f64) -> String {
     let mut text = format!(
         "\n## Where the time goes: a window of {}\n\n\
-         | part | ms | of the window | MB | GB/s | of read |\n|---|---:|---:|---:|---:|---:|\n",
+         | part | ms | of the window | MB | GB/s | of memory |\n|---|---:|---:|---:|---:|---:|\n",
         window.rows
     );
     let inside: f64 = window.parts.iter().map(|part| part.seconds).sum();
     for part in &window.parts {
         let speed = part.bytes as f64 / part.seconds;
-        let (gb, share) = match part.bytes {
-            0 => (String::new(), String::new()),
-            _ => (format!("{:.2}", speed / 1e9), format!("{:.0} %", speed / read * 100.0)),
+        let (mb, gb, share) = match part.bytes {
+            0 => Default::default(),
+            bytes => (
+                format!("{:.2}", bytes as f64 / 1e6),
+                format!("{:.2}", speed / 1e9),
+                format!("{:.0} %", speed / memory * 100.0),
+            ),
         };
         let _ = writeln!(
             text,
-            "| {}: {} | {:.3} | {:.1} % | {:.2} | {gb} | {share} |",
+            "| {}: {} | {:.3} | {:.1} % | {mb} | {gb} | {share} |",
             part.group,
             part.name,
             part.seconds * 1e3,
             part.seconds / window.seconds * 100.0,
-            part.bytes as f64 / 1e6,
         );
     }
     let outside = window.seconds - inside;
     let bytes: u64 = window.parts.iter().map(|part| part.bytes).sum();
+    let speed = bytes as f64 / window.seconds;
+    let moved = match bytes {
+        0 => " | | ".to_owned(),
+        _ => format!(
+            "{:.2} | {:.2} | {:.0} %",
+            bytes as f64 / 1e6,
+            speed / 1e9,
+            speed / memory * 100.0
+        ),
+    };
     let _ = writeln!(
         text,
-        "| outside | {:.3} | {:.1} % | | | |\n| **all** | {:.3} | 100 % | {:.2} | {:.2} | {:.0} % |",
+        "| outside | {:.3} | {:.1} % | | | |\n| **all** | {:.3} | 100 % | {moved} |",
         outside * 1e3,
         outside / window.seconds * 100.0,
         window.seconds * 1e3,
-        bytes as f64 / 1e6,
-        bytes as f64 / window.seconds / 1e9,
-        bytes as f64 / window.seconds / read * 100.0
     );
     text
 }
@@ -160,7 +170,7 @@ fn others(report: &Report) -> String {
         return String::new();
     }
     let mut text = "\n## Other operations, at the sizes of the full-size model\n\n\
-                    | operation | T | us | GB/s | of read |\n|---|---:|---:|---:|---:|\n"
+                    | operation | T | us | GB/s | of memory |\n|---|---:|---:|---:|---:|\n"
         .to_owned();
     for other in &report.others {
         let speed = other.bytes as f64 / other.seconds;
@@ -171,7 +181,7 @@ fn others(report: &Report) -> String {
             other.rows,
             other.seconds * 1e6,
             speed / 1e9,
-            speed / report.device.read * 100.0
+            speed / report.device.memory() * 100.0
         );
     }
     text

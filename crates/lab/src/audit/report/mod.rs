@@ -74,7 +74,7 @@ pub struct PartTime {
     pub name: String,
     /// Seconds.
     pub seconds: f64,
-    /// Bytes of weights and states.
+    /// Bytes of weights and states; 0 where they are not known.
     pub bytes: u64,
 }
 
@@ -105,8 +105,8 @@ impl Report {
         products.iter().filter_map(gain).sum()
     }
 
-    /// Share of the read bandwidth that a product reaches.
-    pub fn share_of_read(&self, found: &Found) -> f64 {
-        found.speed() / self.device.read
+    /// Share of the bandwidth of memory that a product reaches.
+    pub fn share_of_memory(&self, found: &Found) -> f64 {
+        found.speed() / self.device.memory()
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn roofline(report: &Report) -> Option<String> {
         return None;
     }
     let ceilings = [("int8", device.int8_ops), ("f32", device.f32_ops)];
-    let mut ceilings = ceilings.map(|(name, ops)| (name, ops, ops / device.read));
+    let mut ceilings = ceilings.map(|(name, ops)| (name, ops, ops / device.memory()));
     ceilings.sort_by(|(_, a, _), (_, b, _)| b.total_cmp(a));
     let intensities = dots.iter().map(|found| intensity(found));
     // Room for the line of the memory on the left, for the ceilings on the right.
@@ -82,7 +82,8 @@ pub(super) fn roofline(report: &Report) -> Option<String> {
         (LEFT, RIGHT),
     );
     let speeds = dots.iter().map(|found| ops_a_second(found) / 1e9);
-    let limits = [device.read * x.low * 1.6, device.int8_ops, device.f32_ops].map(|ops| ops / 1e9);
+    let limits =
+        [device.memory() * x.low * 1.6, device.int8_ops, device.f32_ops].map(|ops| ops / 1e9);
     let y = Axis::log("Gop/s", speeds.chain(limits), (BOTTOM, TOP));
     let frame = Frame { x, y };
     let mut content = frame.grid();
@@ -102,19 +103,19 @@ pub(super) fn roofline(report: &Report) -> Option<String> {
             entries.insert(0, product_entry(place, product));
         }
     }
-    content += &roof(&frame, device.read, ceilings);
+    content += &roof(&frame, device.memory(), ceilings);
     if products.len() > COLOURS {
         let others = format!("{} other products", products.len() - COLOURS);
         entries.push((mark(COLOURS, false, (14.0, 7.0), &others), others));
     }
     let fastest = dots.iter().map(|found| ops_a_second(found)).fold(0.0, f64::max);
     let description = format!(
-        "{} products, {} points. The fastest reaches {} Gop/s. Memory is read at {} GB/s; \
+        "{} products, {} points. The fastest reaches {} Gop/s. Memory gives {} GB/s; \
          arithmetic reaches {} Gop/s with int8 and {} with f32 activations.",
         products.len(),
         dots.len(),
         fixed(fastest / 1e9, 1),
-        fixed(device.read / 1e9, 1),
+        fixed(device.memory() / 1e9, 1),
         fixed(device.int8_ops / 1e9, 0),
         fixed(device.f32_ops / 1e9, 0)
     );
@@ -135,7 +136,7 @@ fn dot_title(product: &Product, found: &Found) -> String {
 
 /// The line of the memory, and a ceiling for each precision from where it meets that line, the
 /// highest first.
-fn roof(frame: &Frame, read: f64, ceilings: [(&str, f64, f64); 2]) -> String {
+fn roof(frame: &Frame, memory: f64, ceilings: [(&str, f64, f64); 2]) -> String {
     let mut content = String::new();
     let (low, high) = (frame.x.low, frame.x.high);
     let mut last = f64::INFINITY;
@@ -152,11 +153,11 @@ fn roof(frame: &Frame, read: f64, ceilings: [(&str, f64, f64); 2]) -> String {
         content += &words("note end", (to.0 - 4.0, to.1 + above), &text);
         last = to.1;
     }
-    if is_usable(read) {
+    if is_usable(memory) {
         let highest = ceilings.iter().map(|(.., ridge)| *ridge).filter(|ridge| is_usable(*ridge));
         let end = highest.fold(0.0, f64::max);
         let end = if end > low { end } else { high };
-        let (from, to) = (frame.at(low, low * read / 1e9), frame.at(end, end * read / 1e9));
+        let (from, to) = (frame.at(low, low * memory / 1e9), frame.at(end, end * memory / 1e9));
         content += &line("limit", from, to);
         let angle = (to.1 - from.1).atan2(to.0 - from.0).to_degrees();
         let (x, y) = (f64::midpoint(from.0, to.0), f64::midpoint(from.1, to.1));
@@ -164,7 +165,7 @@ fn roof(frame: &Frame, read: f64, ceilings: [(&str, f64, f64); 2]) -> String {
             content,
             "<text class=\"note mid\" transform=\"translate({x:.1} {y:.1}) rotate({angle:.1})\" \
              dy=\"-6\">memory {:.1} GB/s</text>",
-            read / 1e9
+            memory / 1e9
         );
     }
     content
@@ -172,7 +173,7 @@ fn roof(frame: &Frame, read: f64, ceilings: [(&str, f64, f64); 2]) -> String {
 
 /// Bytes a second by the rows of the window, for the products that take the most time.
 pub(super) fn bandwidth(report: &Report) -> Option<String> {
-    let read = report.device.read / 1e9;
+    let memory = report.device.memory() / 1e9;
     let is_point = |found: &&Found| found.rows <= MOST_ROWS && is_usable(found.speed());
     let lines: Vec<(usize, &Product, Vec<&Found>)> = by_time(&report.products)
         .into_iter()
@@ -186,16 +187,16 @@ pub(super) fn bandwidth(report: &Report) -> Option<String> {
     if lines.is_empty() {
         return None;
     }
-    let highest = if is_usable(read) { fastest.max(read) } else { fastest };
+    let highest = if is_usable(memory) { fastest.max(memory) } else { fastest };
     let frame = Frame {
         x: Axis::rows((LEFT, RIGHT)),
         y: Axis::linear("GB/s", highest * 1.12, (BOTTOM, TOP)),
     };
     let mut content = frame.grid();
-    if is_usable(read) {
-        let y = frame.y.place(read);
+    if is_usable(memory) {
+        let y = frame.y.place(memory);
         content += &line("limit dashed", (LEFT, y), (RIGHT, y));
-        content += &words("note end", (RIGHT - 4.0, y - 5.0), &format!("memory {read:.1} GB/s"));
+        content += &words("note end", (RIGHT - 4.0, y - 5.0), &format!("memory {memory:.1} GB/s"));
     }
     let mut entries = Vec::new();
     for (place, product, points) in &lines {
@@ -208,10 +209,10 @@ pub(super) fn bandwidth(report: &Report) -> Option<String> {
         entries.push(product_entry(*place, product));
     }
     let description = format!(
-        "{} products at up to {MOST_ROWS} rows. The fastest moves {fastest:.2} GB/s, memory is \
-         read at {} GB/s.",
+        "{} products at up to {MOST_ROWS} rows. The fastest moves {fastest:.2} GB/s, memory \
+         gives {} GB/s.",
         lines.len(),
-        fixed(read, 2)
+        fixed(memory, 2)
     );
     let alt = Alt { id: "bandwidth", title: "Bandwidth by rows", description: &description };
     Some(svg(&alt, HEIGHT, &content) + &legend(&entries))

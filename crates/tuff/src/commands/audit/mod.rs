@@ -1,9 +1,10 @@
 //! `tuff audit`: how fast every kernel of a model is on this machine, whether another tile does
 //! better, and what that changes in a whole window.
 //!
-//! `products` times the products and keeps the tile table, `windows` whole windows; the report is
-//! `lab::audit::report`.
+//! `products` times the products and keeps the tile table, `windows` whole windows, `backends` is
+//! what differs from one to another; the report is `lab::audit::report`.
 
+mod backends;
 mod products;
 mod windows;
 
@@ -13,11 +14,13 @@ use std::time::{Duration, Instant};
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
 use cpu::Cpu;
 use engine::activations_of;
+use gpu::Gpu;
 use lab::Budget;
 use lab::audit::report::{self, Effect, Report};
 use lab::audit::{self, Effort, Gain, Search, Store, Subject, clock_drop, flash_next, of_model};
 use lab::routes::Statistics;
 
+use self::backends::Audited;
 use crate::args::{Chosen, DeviceArgs, ModelArg};
 use crate::commands::bench::{Counts, parse_counts};
 use crate::commands::routes;
@@ -32,7 +35,7 @@ Examples:
   tuff audit -m model.gguf               measure, tune, and write the report to tuff-audit/
   tuff audit --shapes flash-next --time 600    without a model, for ten minutes at most
   tuff audit --quick --no-search         a first look in under a minute
-  tuff audit --again -m model.gguf       measure everything anew
+  tuff audit -m model.gguf --backend gpu       the GPU, for tiles of its own
 
 What was measured is kept for this device and not measured again, so an audit that was broken
 off goes on where it stopped. The tile table is used by every command from then on (--tiles);
@@ -168,10 +171,6 @@ fn share_of(path: &Path) -> Result<f64, Error> {
 /// An unusable model; folders that cannot be written; [`Error::Interrupted`] after Ctrl-C, with
 /// what was measured kept.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    if args.device.backend() != Chosen::Cpu {
-        let advice = "only the cpu backend can be audited yet: leave --backend out";
-        return Err(Error::Refused(advice.to_owned()));
-    }
     let plan = Plan::new(args)?;
     std::fs::create_dir_all(&args.output).map_err(Error::file("make the folder", &args.output))?;
     let file = match args.shapes {
@@ -179,47 +178,59 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         Some(Shapes::FlashNext) => None,
     };
     let _watch = interrupt::watch();
-    let report = audit(args, &plan, file.as_ref())?;
+    let report = match args.device.backend() {
+        Chosen::Cpu => audit::<Cpu>(args, &plan, file.as_ref())?,
+        Chosen::Gpu => audit::<Gpu>(args, &plan, file.as_ref())?,
+        Chosen::Reference => {
+            let advice = "the reference backend has no tiles: audit the cpu or the gpu backend";
+            return Err(Error::Refused(advice.to_owned()));
+        }
+    };
     write(&args.output, &report)?;
     terminal::print(&summary(&report, &args.output))
 }
 
-fn audit(args: &Args, plan: &Plan, file: Option<&ModelFile>) -> Result<Report, Error> {
+fn audit<B: Audited>(args: &Args, plan: &Plan, file: Option<&ModelFile>) -> Result<Report, Error> {
     let checkpoint = file.map(ModelFile::checkpoint).transpose()?;
-    let subjects: Vec<Subject> = match &checkpoint {
+    let mut subjects: Vec<Subject> = match &checkpoint {
         Some(checkpoint) => of_model(checkpoint, activations_of),
         None => flash_next(),
     };
-    let mut cpu = Cpu::new(args.device.cpu_options());
-    tracing::info!("measuring the device");
-    let device = audit::device(&mut cpu).map_err(engine::Error::from)?;
-    let drop = lasting_load(&mut cpu, plan)?;
+    subjects.retain(B::is_tuned);
+    let mut backend = B::open(&args.device)?;
+    tracing::info!("measuring {}", backend.device_key());
+    let device = audit::device(&mut backend).map_err(engine::Error::from)?;
+    let lasting = lasting_load(&mut backend, plan)?;
     let folder = tiles::folder()?;
     let mut store = open(&folder, &device.key)?;
     let mut notes = Vec::new();
-    let products = products::measure(&mut cpu, &subjects, plan, (&mut store, &mut notes))?;
+    let products = products::measure(&mut backend, &subjects, plan, (&mut store, &mut notes))?;
     let mut rows = plan.rows.clone();
     rows.extend(plan.prompt_rows.iter().take(1));
     let budget = Budget { time: plan.effort.time, cold_bytes: plan.effort.cold_bytes };
     let mut go_on = || !interrupt::requested();
-    let others = audit::others(&mut cpu, (&rows, &plan.contexts), &budget, &mut go_on)
+    let others = audit::others(&mut backend, (&rows, &plan.contexts), &budget, &mut go_on)
         .map_err(engine::Error::from)?;
     interrupt::check()?;
+    let name = backend.name().to_owned();
+    // The windows have the device for themselves.
+    drop(backend);
     let (mut windows, mut effects) = (Vec::new(), Vec::new());
     if let Some(checkpoint) = &checkpoint {
-        effects = windows::effects(&args.device, checkpoint, (plan, &store), &products)?;
+        effects = windows::effects::<B>(&args.device, checkpoint, (plan, &store), &products)?;
         let gain = |effect: &Effect| if effect.used { Gain::Yes } else { Gain::No };
         let gains: Vec<_> = effects.iter().map(|effect| (effect.rows, gain(effect))).collect();
         if let Err(error) = store.put_gains(&gains) {
             tracing::warn!("{error}");
         }
-        windows = windows::profiles(&args.device, checkpoint, plan)?;
+        windows = B::profiles(&args.device, checkpoint, plan)?;
+        notes.extend(B::PROFILE_NOTE.filter(|_| !windows.is_empty()).map(str::to_owned));
     }
     Ok(Report {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         device,
-        backend: "cpu".to_owned(),
-        drop,
+        backend: name,
+        drop: lasting,
         model: file.map(ModelFile::name),
         share: plan.effort.share,
         products,
@@ -231,7 +242,7 @@ fn audit(args: &Args, plan: &Plan, file: Option<&ModelFile>) -> Result<Report, E
     })
 }
 
-fn lasting_load(cpu: &mut Cpu, plan: &Plan) -> Result<Option<audit::Drop>, Error> {
+fn lasting_load<B: Audited>(backend: &mut B, plan: &Plan) -> Result<Option<audit::Drop>, Error> {
     if plan.drop == 0 {
         return Ok(None);
     }
@@ -240,7 +251,7 @@ fn lasting_load(cpu: &mut Cpu, plan: &Plan) -> Result<Option<audit::Drop>, Error
         progress.set(seconds as u64, plan.drop);
         !interrupt::requested()
     };
-    let drop = clock_drop(cpu, plan.drop as f64, &mut go_on).map_err(engine::Error::from)?;
+    let drop = clock_drop(backend, plan.drop as f64, &mut go_on).map_err(engine::Error::from)?;
     interrupt::check()?;
     Ok(drop)
 }

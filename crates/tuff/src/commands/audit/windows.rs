@@ -1,17 +1,16 @@
-//! Whole windows: where their time goes, and what the tile table changes.
+//! Whole windows: what the tile table changes in them.
 
 use std::time::{Duration, Instant};
 
-use cpu::Cpu;
-use engine::timed::Timed;
 use engine::{Engine, EngineConfig, Feed, Want, uniform};
 use kernels::Backend;
-use kernels::tiles::{TileTable, Tunable};
-use lab::audit::report::{Effect, PartTime, Product, Report, WindowProfile};
-use lab::audit::{Side, Store, compare};
+use kernels::tiles::{RowClass, Tile, Tunable};
+use lab::audit::report::{Effect, Product, Report};
+use lab::audit::{Found, Side, Store, compare};
 use model::Checkpoint;
 
 use super::Plan;
+use super::backends::Audited;
 use crate::args::DeviceArgs;
 use crate::error::Error;
 use crate::session::SLOT;
@@ -21,7 +20,7 @@ use crate::{interrupt, session};
 const BEFORE: usize = 64;
 
 /// Windows that a profile is the mean of.
-const WINDOWS: usize = 8;
+pub(super) const WINDOWS: usize = 8;
 
 /// Rows that a sequence has room for at least, [`WINDOWS`] times: a new one costs the tokens
 /// before.
@@ -33,83 +32,31 @@ const MOST_VERIFIED: usize = 16;
 /// Time of the comparison at each number of rows.
 const COMPARED: Duration = Duration::from_secs(3);
 
-/// Where the time of windows of 1 and 4 rows goes, as far as they are among those asked for.
+/// Windows with the built-in tiles and with all that were found better, in turn, on one engine: a
+/// large model may not fit twice.
 ///
 /// # Errors
 /// [`Error::Engine`]; [`Error::Interrupted`].
-pub(super) fn profiles(
-    device: &DeviceArgs,
-    checkpoint: &Checkpoint,
-    plan: &Plan,
-) -> Result<Vec<WindowProfile>, Error> {
-    let rows = of_interest(plan);
-    let Some(most) = rows.iter().max() else { return Ok(Vec::new()) };
-    let mut windows = Windows::new(Timed::new(device.new_cpu()), device, checkpoint, plan, *most)?;
-    let mut profiles = Vec::new();
-    for rows in rows {
-        windows.begin()?;
-        windows.run(rows)?;
-        windows.engine.backend_mut().take_profile();
-        let started = Instant::now();
-        for _ in 0..WINDOWS {
-            windows.run(rows)?;
-        }
-        let seconds = started.elapsed().as_secs_f64() / WINDOWS as f64;
-        let profile = windows.engine.backend_mut().take_profile();
-        let part = |(part, cost): &(engine::timed::Part, engine::timed::Cost)| PartTime {
-            group: part.group.name().to_owned(),
-            name: part.name.to_owned(),
-            seconds: cost.time.as_secs_f64() / WINDOWS as f64,
-            bytes: (cost.weight_bytes + cost.state_bytes) / WINDOWS as u64,
-        };
-        let parts = profile.parts().iter().map(part).collect();
-        profiles.push(WindowProfile { rows, seconds, parts });
-    }
-    Ok(profiles)
-}
-
-/// Windows on an engine with the built-in tiles and on one with all that were found better, in
-/// turn.
-///
-/// # Errors
-/// [`Error::Engine`]; [`Error::Interrupted`].
-pub(super) fn effects(
+pub(super) fn effects<B: Audited>(
     device: &DeviceArgs,
     checkpoint: &Checkpoint,
     (plan, store): (&Plan, &Store),
     products: &[Product],
 ) -> Result<Vec<Effect>, Error> {
-    let (rows, table) = (plan.all_rows(), store.full_table());
-    if table.is_empty() || rows.is_empty() {
-        return Ok(Vec::new());
-    }
-    let most = rows.iter().copied().max().unwrap_or(1);
-    let mut sides = [TileTable::default(), table].map(|table| {
-        let mut cpu = Cpu::new(device.cpu_options());
-        cpu.set_tiles(table);
-        Windows::new(cpu, device, checkpoint, plan, most)
-    });
-    let [Ok(built_in), Ok(tuned)] = &mut sides else {
-        let error = sides.into_iter().find_map(Result::err);
-        return Err(error.unwrap_or(Error::Interrupted));
+    // Where nothing was found there is nothing to compare.
+    let is_tuned = |rows: &usize| {
+        let tuned = store.found().iter().filter(|found| !found.tile.is_empty());
+        tuned.map(Found::class).any(|class| class == RowClass::of(*rows))
     };
+    let rows: Vec<usize> = plan.all_rows().into_iter().filter(is_tuned).collect();
+    let Some(most) = rows.iter().copied().max() else { return Ok(Vec::new()) };
+    let mut backend = B::open(device)?;
+    backend.set_tiles(store.full_table());
+    let mut windows = Windows::new(backend, device, checkpoint, plan, most)?;
     let mut effects = Vec::new();
     for rows in rows {
-        built_in.begin()?;
-        tuned.begin()?;
-        let timed = |windows: &mut Windows<Cpu>| -> Result<f64, Error> {
-            if windows.is_full(rows) {
-                windows.begin()?;
-                windows.run(rows)?;
-            }
-            let started = Instant::now();
-            windows.run(rows)?;
-            Ok(started.elapsed().as_secs_f64())
-        };
-        let compared = compare(COMPARED, |side| match side {
-            Side::First => timed(built_in),
-            Side::Second => timed(tuned),
-        })?;
+        windows.begin()?;
+        let compared = compare(COMPARED, |side| windows.timed(rows, side))?;
         effects.push(Effect {
             rows,
             before: compared.first,
@@ -123,19 +70,19 @@ pub(super) fn effects(
 }
 
 /// Decoding and a usual verify step.
-fn of_interest(plan: &Plan) -> Vec<usize> {
+pub(super) fn of_interest(plan: &Plan) -> Vec<usize> {
     plan.rows.iter().copied().filter(|rows| [1, 4].contains(rows)).collect()
 }
 
 /// A loaded model that runs windows of random tokens.
-struct Windows<B: Backend> {
+pub(super) struct Windows<B: Backend> {
     engine: Engine<B>,
     tokens: Vec<u32>,
     logits: Vec<f32>,
 }
 
 impl<B: Backend> Windows<B> {
-    fn new(
+    pub(super) fn new(
         backend: B,
         device: &DeviceArgs,
         checkpoint: &Checkpoint,
@@ -152,8 +99,13 @@ impl<B: Backend> Windows<B> {
         Ok(Self { engine, tokens, logits: Vec::new() })
     }
 
+    /// What the engine runs on.
+    pub(super) fn backend(&mut self) -> &mut B {
+        self.engine.backend_mut()
+    }
+
     /// A sequence of some tokens.
-    fn begin(&mut self) -> Result<(), Error> {
+    pub(super) fn begin(&mut self) -> Result<(), Error> {
         self.engine.reset(SLOT)?;
         let before = BEFORE.min(self.tokens.len() / 2);
         Ok(self.engine.prefill(SLOT, &self.tokens[..before], Want::Nothing).map(drop)?)
@@ -165,12 +117,30 @@ impl<B: Backend> Windows<B> {
         done + rows > self.tokens.len()
     }
 
-    fn run(&mut self, rows: usize) -> Result<(), Error> {
+    pub(super) fn run(&mut self, rows: usize) -> Result<(), Error> {
         interrupt::check()?;
         let done = self.engine.history(SLOT)?.len();
         let tokens = &self.tokens[done..done + rows];
         // Of a prompt only the last logits are wanted.
         let want = if rows <= MOST_VERIFIED { Want::All } else { Want::Last };
         Ok(self.engine.forward_into(&[Feed::new(SLOT, tokens, want)], &mut self.logits)?)
+    }
+}
+
+impl<B: Tunable> Windows<B> {
+    /// Seconds of a window of `rows` rows, with the built-in tiles or with those of the table.
+    fn timed(&mut self, rows: usize, side: Side) -> Result<f64, Error> {
+        let built_in = Tile::default();
+        let forced = if side == Side::First { Some(&built_in) } else { None };
+        self.backend()
+            .force_tile(forced)
+            .map_err(|error| Error::Engine(kernels::Error::from(error).into()))?;
+        if self.is_full(rows) {
+            self.begin()?;
+            self.run(rows)?;
+        }
+        let started = Instant::now();
+        self.run(rows)?;
+        Ok(started.elapsed().as_secs_f64())
     }
 }
