@@ -2,26 +2,25 @@
 // sorted by expert, and tiles of up to p.tile pairs of one expert. A pair is a thread: it counts
 // the pairs before it.
 
-const GROUPS: u32 = THREADS / GROUP;
-
 var<workgroup> expert_of: array<u32, THREADS>;
 // The pair's place in the order, and 1 where it begins a tile.
 var<workgroup> places: array<vec2<u32>, THREADS>;
 
+fn take(pair: u32, expert: u32) {
+    experts[pair] = expert;
+    expert_of[pair] = expert;
+}
+
 @compute @workgroup_size(THREADS)
 fn main(@builtin(local_invocation_index) thread: u32) {
-    for (var row = 0u; row < p.rows; row += GROUPS) {
+    for (var row = 0u; row < p.rows; row += ROWS) {
         choose(row + thread / GROUP, row + thread / GROUP < p.rows, thread);
-        workgroupBarrier();
     }
-    storageBarrier();
     let pairs = p.rows * p.used;
     var mine = 0xffffffffu;
     if thread < pairs {
-        mine = experts[thread];
+        mine = expert_of[thread];
     }
-    expert_of[thread] = mine;
-    workgroupBarrier();
     var place = 0u;
     var rank = 0u;
     var count = 0u;

@@ -18,8 +18,10 @@ use kernels::moe::{ExpertMatrices, GateUp, MoeChoice, SharedExpert};
 /// Threads of a workgroup that plans.
 const THREADS: u32 = 256;
 
-/// Threads that choose the experts of a row.
-const GROUP: u32 = 128;
+/// Threads that choose the experts of a row, of so many: keys of all are in workgroup memory.
+fn group(experts: u32) -> u32 {
+    if experts <= 1024 { 128 } else { THREADS }
+}
 
 /// Rows of a window whose plan one workgroup makes.
 const FEW_ROWS: usize = 8;
@@ -64,13 +66,15 @@ impl PlanStep {
         let choose = include_str!("../shaders/plan_choose.wgsl");
         match self {
             Self::Few(experts) => {
-                let constants = [("THREADS", THREADS), ("GROUP", GROUP), ("EXPERTS", experts)];
+                let group = ("GROUP", group(experts));
+                let constants = [("THREADS", THREADS), group, ("EXPERTS", experts)];
                 let bindings = chosen.into_iter().chain(grouped).collect();
                 let sources = [order, choose, include_str!("../shaders/plan_few.wgsl")];
                 Shader::new::<PlanParams>("plan_few", &constants, bindings, &sources)
             }
             Self::Choose(experts) => {
-                let constants = [("THREADS", GROUP), ("GROUP", GROUP), ("EXPERTS", experts)];
+                let group = group(experts);
+                let constants = [("THREADS", group), ("GROUP", group), ("EXPERTS", experts)];
                 let sources = [order, choose, include_str!("../shaders/plan_rows.wgsl")];
                 Shader::new::<PlanParams>("plan_choose", &constants, chosen.to_vec(), &sources)
             }
