@@ -1,14 +1,23 @@
 // Few rows times `down`, stream by stream: a workgroup has GROUPS weight rows, one stream and T
 // rows of activations. LANES threads share a weight row; lane i adds the units i, i + LANES, ... of the
-// stream, then the lanes are added in order. Streams are weighted by the norm's weights as they
-// come to workgroup memory, STAGE units at a time. Workgroups behind the last weight row add up
-// what belongs to rows alone.
+// stream, then the lanes are added in order. A lane asks for AHEAD units before it needs the first.
+// Streams are weighted by the norm's weights as they come to workgroup memory, STAGE units at a
+// time. Workgroups behind the last weight row add up what belongs to rows alone.
 
 const GROUPS: u32 = THREADS / LANES;
 const PITCH: u32 = STAGE + 1u;
+// Units of a lane.
+const STEPS: u32 = (UNITS + LANES - 1u) / LANES;
+const STAGE_STEPS: u32 = STAGE / LANES;
+// Vectors of a stage that a thread brings.
+const VECTORS: u32 = (8u * min(STAGE, UNITS) + THREADS - 1u) / THREADS;
 
 var<workgroup> staged: array<vec4<f32>, T * 8u * PITCH>;
 var<workgroup> partials: array<f32, THREADS * T>;
+
+fn stream_fours() -> u32 {
+    return 8u * UNITS;
+}
 
 fn staged_input(t: u32, i: u32) -> Input {
     var out: Input;
@@ -18,33 +27,47 @@ fn staged_input(t: u32, i: u32) -> Input {
     return out;
 }
 
+fn stage(base: u32, stream: u32, first_row: u32, count: u32, thread: u32) {
+    for (var v = 0u; v < VECTORS; v++) {
+        let i = thread + v * THREADS;
+        if i < 8u * min(STAGE, UNITS - base) {
+            let weight = norm_four(stream, 8u * base + i);
+            for (var t = 0u; t < T; t++) {
+                // Beyond the end the last row is multiplied again and not stored.
+                let row = first_row + min(t, count - 1u);
+                let four = x_four(row * STREAMS + stream, 8u * base + i);
+                staged[(t * 8u + i % 8u) * PITCH + i / 8u] = four * weight;
+            }
+        }
+    }
+}
+
 fn down(block: u32, stream: u32, first_row: u32, count: u32, thread: u32) {
     let lane = thread % LANES;
     let weight = min(block * GROUPS + thread / LANES, p.rank - 1u);
-    let first_unit = (weight * STREAMS + stream) * p.units;
+    let first_unit = (weight * STREAMS + stream) * UNITS;
     var sums: array<f32, T>;
     for (var t = 0u; t < T; t++) {
         sums[t] = 0.0;
     }
-    var next = load(first_unit + min(lane, p.units - 1u));
-    for (var base = 0u; base < p.units; base += STAGE) {
-        let here = min(STAGE, p.units - base);
-        workgroupBarrier();
-        for (var t = 0u; t < T; t++) {
-            // Beyond the end the last row is multiplied again and not stored.
-            let row = first_row + min(t, count - 1u);
-            for (var i = thread; i < 8u * here; i += THREADS) {
-                let four = x_four(row * STREAMS + stream, 8u * base + i);
-                let to = (t * 8u + i % 8u) * PITCH + i / 8u;
-                staged[to] = four * norm_four(stream, 8u * base + i);
-            }
+    for (var first = 0u; first < STEPS; first += AHEAD) {
+        var units: array<Unit, AHEAD>;
+        for (var k = 0u; k < AHEAD; k++) {
+            units[k] = load(first_unit + min(lane + (first + k) * LANES, UNITS - 1u));
         }
-        workgroupBarrier();
-        for (var i = lane; i < here; i += LANES) {
-            let unit = next;
-            next = load(first_unit + min(base + i + LANES, p.units - 1u));
-            for (var t = 0u; t < T; t++) {
-                sums[t] = add_product(unit, staged_input(t, i), sums[t]);
+        for (var k = 0u; k < AHEAD; k++) {
+            let step = first + k;
+            if step < STEPS && step % STAGE_STEPS == 0u {
+                let base = select(step * LANES, 0u, STAGE >= UNITS);
+                workgroupBarrier();
+                stage(base, stream, first_row, count, thread);
+                workgroupBarrier();
+            }
+            if lane + step * LANES < UNITS {
+                for (var t = 0u; t < T; t++) {
+                    let x = staged_input(t, lane + step % STAGE_STEPS * LANES);
+                    sums[t] = add_product(units[k], x, sums[t]);
+                }
             }
         }
     }
@@ -56,7 +79,7 @@ fn down(block: u32, stream: u32, first_row: u32, count: u32, thread: u32) {
         let t = o / GROUPS;
         let first = t * THREADS + o % GROUPS * LANES;
         var sum = partials[first];
-        for (var i = 1u; i < min(LANES, p.units); i++) {
+        for (var i = 1u; i < min(LANES, UNITS); i++) {
             sum += partials[first + i];
         }
         let row = block * GROUPS + o % GROUPS;

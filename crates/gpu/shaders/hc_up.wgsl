@@ -1,11 +1,23 @@
 // Few rows: `up . low`, the gates and the mix of the streams. A workgroup has COLUMNS columns of
-// all streams and T rows; LANES threads share a weight row.
+// all streams and T rows; LANES threads share a weight row. All that a thread reads of weights and
+// streams it asks for before it needs any of it. With CODES the mix is left in 8 bits, too. A workgroup
+// behind the last column makes the write weights.
 
 const COLUMNS: u32 = THREADS / (STREAMS * LANES);
+const UNITS: u32 = (RANK + 31u) / 32u;
 const PITCH: u32 = UNITS + 1u;
+// Units of a lane.
+const STEPS: u32 = (UNITS + LANES - 1u) / LANES;
+// Vectors of low values that a thread makes.
+const VECTORS: u32 = (T * 8u * UNITS + THREADS - 1u) / THREADS;
 
 var<workgroup> lows: array<vec4<f32>, T * 8u * PITCH>;
 var<workgroup> partials: array<f32, THREADS * T>;
+var<workgroup> mixed: array<f32, THREADS>;
+
+fn part_at(i: u32) -> f32 {
+    return part[i / 4u][i % 4u];
+}
 
 fn low_input(t: u32, i: u32) -> Input {
     var out: Input;
@@ -15,6 +27,47 @@ fn low_input(t: u32, i: u32) -> Input {
     return out;
 }
 
+// Four values of `low_at`.
+fn low_four(row: u32, i: u32) -> vec4<f32> {
+    var four = vec4(0.0);
+    if RANK % 4u == 0u {
+        if 4u * i < RANK {
+            for (var s = 0u; s < STREAMS; s++) {
+                let products = part[(row * STREAMS + s) * (RANK / 4u) + i];
+                four = fma(vec4(scale_of(row, s)), products, four);
+            }
+            four *= BY_STREAMS;
+            four = vec4(silu(four.x), silu(four.y), silu(four.z), silu(four.w));
+        }
+        return four;
+    }
+    for (var j = 0u; j < 4u; j++) {
+        if 4u * i + j < RANK {
+            four[j] = low_at(row, 4u * i + j);
+        }
+    }
+    return four;
+}
+
+fn make_lows(first_row: u32, count: u32, thread: u32) {
+    for (var k = 0u; k < VECTORS; k++) {
+        let v = thread + k * THREADS;
+        if v < T * 8u * UNITS {
+            let t = v / (8u * UNITS);
+            let i = v % (8u * UNITS);
+            // Beyond the end the last row is multiplied again and not stored.
+            lows[(t * 8u + i % 8u) * PITCH + i / 8u] = low_four(first_row + min(t, count - 1u), i);
+        }
+    }
+}
+
+fn write_weights(first_row: u32, count: u32, thread: u32) {
+    for (var o = thread; o < count * STREAMS; o += THREADS) {
+        let row = first_row + o / STREAMS;
+        weights[row * STREAMS + o % STREAMS] = write_weight(row, o % STREAMS);
+    }
+}
+
 @compute @workgroup_size(THREADS)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -22,63 +75,63 @@ fn main(
 ) {
     let first_row = group.z * T;
     let count = min(T, p.rows - first_row);
-    let lane = thread % LANES;
-    let stream = thread / LANES / COLUMNS;
-    let column = min(group.x * COLUMNS + thread / LANES % COLUMNS, p.width - 1u);
-    let first_unit = (stream * p.width + column) * UNITS;
-    var next = load(first_unit + min(lane, UNITS - 1u));
-    for (var v = thread; v < T * 8u * UNITS; v += THREADS) {
-        let t = v / (8u * UNITS);
-        let i = v % (8u * UNITS);
-        // Beyond the end the last row is multiplied again and not stored.
-        let row = first_row + min(t, count - 1u);
-        var four = vec4(0.0);
-        for (var j = 0u; j < 4u; j++) {
-            if 4u * i + j < p.rank {
-                four[j] = low_at(row, 4u * i + j);
-            }
-        }
-        lows[(t * 8u + i % 8u) * PITCH + i / 8u] = four;
+    if group.x * COLUMNS >= p.width {
+        write_weights(first_row, count, thread);
+        return;
     }
-    workgroupBarrier();
+    let lane = thread % LANES;
+    let column = min(group.x * COLUMNS + thread / LANES % COLUMNS, p.width - 1u);
+    let first_unit = (thread / LANES / COLUMNS * p.width + column) * UNITS;
+    // What this thread mixes in the end: T * COLUMNS is not above THREADS.
+    let row = first_row + min(thread / COLUMNS, count - 1u);
+    let at = min(group.x * COLUMNS + thread % COLUMNS, p.width - 1u);
+    let here = thread / COLUMNS < count && group.x * COLUMNS + thread % COLUMNS < p.width;
+    var normed_x: array<f32, STREAMS>;
+    if here {
+        for (var s = 0u; s < STREAMS; s++) {
+            let place = (row * STREAMS + s) * p.width + at;
+            let value = x[place / 4u][place % 4u];
+            normed_x[s] = normed(value, scale_of(row, s), norm[s * p.width + at]);
+        }
+    }
     var sums: array<f32, T>;
     for (var t = 0u; t < T; t++) {
         sums[t] = 0.0;
     }
-    for (var i = lane; i < UNITS; i += LANES) {
-        let unit = next;
-        next = load(first_unit + min(i + LANES, UNITS - 1u));
-        for (var t = 0u; t < T; t++) {
-            sums[t] = add_product(unit, low_input(t, i), sums[t]);
+    for (var first = 0u; first < STEPS; first += AHEAD) {
+        var units: array<Unit, AHEAD>;
+        for (var k = 0u; k < AHEAD; k++) {
+            units[k] = load(first_unit + min(lane + (first + k) * LANES, UNITS - 1u));
+        }
+        if first == 0u {
+            make_lows(first_row, count, thread);
+            workgroupBarrier();
+        }
+        for (var k = 0u; k < AHEAD; k++) {
+            let i = lane + (first + k) * LANES;
+            if i < UNITS {
+                for (var t = 0u; t < T; t++) {
+                    sums[t] = add_product(units[k], low_input(t, i), sums[t]);
+                }
+            }
         }
     }
     for (var t = 0u; t < T; t++) {
         partials[t * THREADS + thread] = sums[t];
     }
     workgroupBarrier();
-    for (var o = thread; o < COLUMNS * count; o += THREADS) {
-        let row = first_row + o / COLUMNS;
-        let at = group.x * COLUMNS + o % COLUMNS;
-        if at >= p.width {
-            continue;
-        }
-        var sum = 0.0;
+    var mix = 0.0;
+    if here {
         for (var s = 0u; s < STREAMS; s++) {
-            let first = o / COLUMNS * THREADS + (s * COLUMNS + o % COLUMNS) * LANES;
+            let first = thread / COLUMNS * THREADS + (s * COLUMNS + thread % COLUMNS) * LANES;
             var gate = partials[first];
             for (var i = 1u; i < min(LANES, UNITS); i++) {
                 gate += partials[first + i];
             }
-            let place = (row * STREAMS + s) * p.width + at;
-            let n = normed(x[place / 4u][place % 4u], scale_of(row, s), norm[s * p.width + at]);
-            sum = fma(sigmoid(gate), n, sum);
+            mix = fma(sigmoid(gate), normed_x[s], mix);
         }
-        u[row * p.width + at] = sum * BY_STREAMS;
+        mix *= BY_STREAMS;
+        u[row * p.width + at] = mix;
     }
-    if INJECT > 0u && group.x == 0u {
-        for (var o = thread; o < count * STREAMS; o += THREADS) {
-            let row = first_row + o / STREAMS;
-            weights[row * STREAMS + o % STREAMS] = write_weight(row, o % STREAMS);
-        }
-    }
+    leave_codes(first_row, count, group.x, thread, mix);
 }

@@ -6,8 +6,8 @@ use crate::buffer::{GpuBuffer, Held, Slice};
 use crate::device::Gpu;
 use crate::formats::{Book, UNIT};
 use crate::hc_kernels::{
-    DOWN_LANES, DOWN_MANY, HcKernel, HcParams, HcStep, MOST_RANK, MOST_TOKENS, THREADS, up_columns,
-    up_lanes, up_tokens,
+    DOWN_LANES, DOWN_MANY, HcKernel, HcParams, HcStep, MOST_RANK, MOST_TOKENS, THREADS, down_stage,
+    up_columns, up_lanes, up_tokens,
 };
 use crate::kernel::Kernel;
 use crate::matrix::{Decoded, Matrix, Part};
@@ -143,31 +143,46 @@ impl Gpu {
 
     fn read_few(&mut self, read: &Read<'_>) -> Option<()> {
         let Read { shape, w, x, rows, part, params, inject, .. } = read;
-        let HcShape { streams, width, .. } = *shape;
-        let (down, up) = (&w.down.parts[0], &w.up.parts[0]);
-        let tokens = (*rows).min(MOST_TOKENS);
-        let kernel = read.kernel(HcStep::Down(w.down.format, tokens as u32));
+        let (weight, format) = (&w.down.parts[0], w.down.format);
+        let (tokens, units) = ((*rows).clamp(1, MOST_TOKENS), shape.width / UNIT);
+        let stage = down_stage(units, tokens, self.recorder.workgroup_memory());
+        let (tokens_u32, units) = (tokens as u32, units as u32);
+        let kernel = read.kernel(HcStep::Down { format, tokens: tokens_u32, units, stage });
         let blocks = w.down.n_out.div_ceil(DOWN_ROWS) + tokens;
-        let grid = [blocks as u32, streams as u32, rows.div_ceil(tokens.max(1)) as u32];
-        let (w_all, norm) = (down.buffer.all(), w.norm.all());
+        let grid = [blocks as u32, shape.streams as u32, rows.div_ceil(tokens) as u32];
+        let (w_all, norm) = (weight.buffer.all(), w.norm.all());
         let book = self.book_of(w.down)?;
         let mut buffers = vec![part.all(), w_all, w_all, x.all(), norm, *inject];
         buffers.extend(book.iter().map(|book| book.all()));
         let call = Call { kernel, buffers: &buffers, constants: None, grid };
-        self.recorder.dispatch(&call, &with_planes(*params, down));
+        self.recorder.dispatch(&call, &with_planes(*params, weight));
+        self.up_few(read)
+    }
 
-        let units = w.up.units();
-        let tokens = up_tokens(*rows, units);
-        let kernel = read.kernel(HcStep::Up(w.up.format, tokens as u32, units as u32));
+    fn up_few(&mut self, read: &Read<'_>) -> Option<()> {
+        let Read { shape, w, x, rows, part, params, u, .. } = read;
+        let HcShape { streams, width, .. } = *shape;
+        let (weight, format, units) = (&w.up.parts[0], w.up.format, w.up.units());
+        let tokens = up_tokens(*rows, units, streams).max(1);
         let columns = up_columns(streams, up_lanes(units));
-        let grid = [width.div_ceil(columns) as u32, 1, rows.div_ceil(tokens.max(1)) as u32];
-        let w_all = up.buffer.all();
         let book = self.book_of(w.up)?;
-        let (u, weights) = (read.u.all(), read.weights.all());
-        let mut buffers = vec![u, weights, w_all, w_all, part.all(), x.all(), norm];
+        // With a table there may be too many buffers.
+        let whole = columns.is_multiple_of(UNIT) && book.is_none();
+        let left = if whole { self.codes_for(u, rows * width, width) } else { None };
+        let (rank, codes) = (params.rank, left.is_some());
+        let kernel = read.kernel(HcStep::Up { format, tokens: tokens as u32, rank, codes });
+        let blocks = width.div_ceil(columns) + usize::from(w.inject.is_some());
+        let grid = [blocks as u32, 1, rows.div_ceil(tokens) as u32];
+        let w_all = weight.buffer.all();
+        let (u_all, weights) = (u.all(), read.weights.all());
+        let mut buffers = vec![u_all, weights, w_all, w_all, part.all(), x.all(), w.norm.all()];
         buffers.extend(book.iter().map(|book| book.all()));
+        buffers.extend(left.iter().flatten().map(|codes| codes.all()));
         let call = Call { kernel, buffers: &buffers, constants: None, grid };
-        self.recorder.dispatch(&call, &with_planes(*params, up));
+        self.recorder.dispatch(&call, &with_planes(*params, weight));
+        if codes {
+            self.note_codes(u, rows * width);
+        }
         Some(())
     }
 
@@ -300,7 +315,7 @@ mod tests {
     use crate::testing::gpu;
     use gguf::TensorType;
     use kernels::weight::WeightShape;
-    use kernels::{Activations, Device, Weight};
+    use kernels::{Activations, Device, Gemv, Weight};
     use lab::Random;
 
     fn matrix(gpu: &mut Gpu, n_in: usize, n_out: usize) -> Matrix {
@@ -309,6 +324,12 @@ mod tests {
         let shape = WeightShape { n_in, n_out, experts: 1 };
         let weight = Weight::new("w", TensorType::F32, shape, bytes.into()).unwrap();
         gpu.load_matrix(&weight, Activations::F32).unwrap()
+    }
+
+    fn upload(gpu: &mut Gpu, values: &[f32]) -> GpuBuffer {
+        let mut buffer = gpu.alloc(values.len()).unwrap();
+        gpu.upload(values, &mut buffer);
+        buffer
     }
 
     #[test]
@@ -340,6 +361,50 @@ mod tests {
             // Sums of 128 products in another order.
             let near = all[0].iter().zip(&all[1]).all(|(a, b)| (a - b).abs() <= 1e-5);
             assert!(near && all[0].iter().any(|&u| u != 0.0), "{rows} rows");
+        }
+    }
+
+    /// What a read leaves in 8 bits is what a product would have made of its result.
+    #[test]
+    fn a_product_finds_the_read_in_8_bits() {
+        let Some(mut gpu) = gpu() else { return };
+        let shape = HcShape { streams: 4, width: 96, eps: 1e-6 };
+        let wide = 4 * 96;
+        let norm = upload(&mut gpu, &Random::new(1).values(wide, 2.0));
+        let (down, up) = (matrix(&mut gpu, wide, 40), matrix(&mut gpu, 40, wide));
+        let inject = matrix(&mut gpu, wide, 4);
+        let w = HcWeights { norm: &norm, down: &down, up: &up, inject: Some(&inject) };
+        // Scales are 2^-6 and 2^-5.
+        let block = |i: u8| {
+            [0, 0x24 + 4 * (i % 2)]
+                .into_iter()
+                .chain((0..32).map(move |k| i.wrapping_mul(7).wrapping_add(5 * k)))
+        };
+        let bytes: Vec<u8> = (0..96 / 32 * 7).flat_map(block).collect();
+        let of = WeightShape { n_in: 96, n_out: 7, experts: 1 };
+        let q8 = Weight::new("w", TensorType::Q8_0, of, bytes.into()).unwrap();
+        let q8 = gpu.load_matrix(&q8, Activations::Int8).unwrap();
+        gpu.activations = Activations::Int8;
+        for rows in [1, 3, 4, 9] {
+            let x = upload(&mut gpu, &Random::new(rows as u64).values(rows * wide, 3.0));
+            let mut u = gpu.alloc(rows * 96).unwrap();
+            let mut weights = gpu.alloc(rows * 4).unwrap();
+            let mut found = gpu.alloc(rows * 7).unwrap();
+            gpu.hc_read(&shape, &w, &x, rows, HcRead { u: &mut u, weights: &mut weights });
+            gpu.recorder.submit();
+            let before = gpu.recorder.dispatched;
+            gpu.matmul(&q8, &u, rows, &mut found);
+            gpu.recorder.submit();
+            assert_eq!(gpu.recorder.dispatched, before + 1, "the product alone");
+            let mut values = vec![0.0; rows * 96];
+            gpu.download(&u, &mut values).unwrap();
+            let mut want = gpu.alloc(rows * 7).unwrap();
+            let copy = upload(&mut gpu, &values);
+            gpu.matmul(&q8, &copy, rows, &mut want);
+            let [mut a, mut b] = [(); 2].map(|()| vec![0; rows * 7]);
+            gpu.recorder.download(&found, &mut a).unwrap();
+            gpu.recorder.download(&want, &mut b).unwrap();
+            assert!(a == b && a.iter().any(|&bits| bits != 0), "{rows} rows");
         }
     }
 }
