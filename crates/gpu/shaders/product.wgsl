@@ -51,7 +51,7 @@ fn product(block: u32, index: u32, thread: u32) {
         let row = (block * GROUPS + o % GROUPS) * R + v / T;
         let t = v % T;
         if row < p.weight_rows && t < tile.count {
-            y[y_row(tile, t) * p.y_width + p.y_first + row] = sum;
+            leave(y_row(tile, t), p.y_first + row, sum);
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::hc_kernels::{
 };
 use crate::kernel::Kernel;
 use crate::matrix::{Decoded, Matrix, Part};
+use crate::open::Injection;
 use crate::product::{Inputs, Ready};
 use crate::recorder::{Call, MAX_GRID, spread};
 use crate::scratch::Scratch;
@@ -82,8 +83,14 @@ impl Hc for Gpu {
         let len = rows * streams * width;
         assert!(x.len() >= len && y.len() >= rows * width, "{rows} rows of {width} values");
         assert!(weights.len() >= rows * streams, "weights of {rows} rows");
-        let kernel =
-            HcKernel { step: HcStep::Inject, streams: streams as u32, inject: true, split: true };
+        x.touch();
+        let (streams, x_held) = (streams as u32, Held::new(x));
+        let (gains, y_held) = (Held::new(weights), Held::new(y));
+        let injection = Injection { streams, rows, width, gains, y: y_held, x: x_held };
+        if self.recorder.inject(&injection) {
+            return;
+        }
+        let kernel = HcKernel { step: HcStep::Inject, streams, inject: true, split: true };
         let grid = spread(len.div_ceil(THREADS));
         let params = HcParams {
             rows: rows as u32,

@@ -1,5 +1,6 @@
 //! Every kernel of the backend, as a value that is cheap to compare: what pipelines are kept by.
 
+use crate::combine::Combine;
 use crate::decode::DecodeRows;
 use crate::elementwise::Elementwise;
 use crate::gdn::GdnKernel;
@@ -23,6 +24,8 @@ pub(crate) enum Kernel {
     DecodeRows(DecodeRows),
     /// Grouping by expert.
     Plan(PlanStep),
+    /// The sum of a row's experts.
+    Combine(Combine),
     /// The best token of each row.
     Argmax,
     /// Gated DeltaNet.
@@ -45,6 +48,7 @@ impl Kernel {
             Self::Product(kernel) => kernel.shader(),
             Self::DecodeRows(kernel) => kernel.shader(),
             Self::Plan(step) => step.shader(),
+            Self::Combine(kernel) => kernel.shader(),
             Self::Argmax => argmax_shader(),
             Self::Gdn(kernel) => kernel.shader(),
             Self::Hc(kernel) => kernel.shader(),
@@ -72,6 +76,7 @@ mod tests {
         all.extend(
             [PlanStep::Few(300), PlanStep::Choose(512), PlanStep::Group(512)].map(Kernel::Plan),
         );
+        all.extend([0, 4].map(|streams| Kernel::Combine(Combine { used: 10, streams })));
         all.extend(GdnKernel::some().map(Kernel::Gdn));
         all.extend(HcKernel::some().into_iter().map(Kernel::Hc));
         all.extend([Kernel::Argmax, Kernel::MtpInput]);
@@ -90,7 +95,7 @@ mod tests {
                     for width in [Width::Few(3), Width::Many(16), Width::Many(64)] {
                         let segment = Segment { format, activations, tile };
                         let segments = [Some(segment), None, None, None, None];
-                        all.push(Kernel::Product(Product { rows, width, segments }));
+                        all.push(Kernel::Product(Product { rows, width, segments, streams: 0 }));
                     }
                 }
             }
@@ -104,8 +109,12 @@ mod tests {
             segment(Format::Q6K, Path::Float),
         ];
         for rows in [RowsOf::Window, RowsOf::Experts] {
-            all.push(Kernel::Product(Product { rows, width: Width::Few(4), segments }));
+            let width = Width::Few(4);
+            all.push(Kernel::Product(Product { rows, width, segments, streams: 0 }));
         }
+        let segments = [segment(Format::Iq4Xs, Path::Int8), None, None, None, None];
+        let (rows, width) = (RowsOf::Window, Width::Few(1));
+        all.push(Kernel::Product(Product { rows, width, segments, streams: 4 }));
         all
     }
 

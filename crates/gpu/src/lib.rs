@@ -14,6 +14,7 @@
 
 mod adapter;
 mod buffer;
+mod combine;
 mod constants;
 #[cfg(test)]
 mod counts;
@@ -33,6 +34,7 @@ mod lost;
 mod matrix;
 mod moe;
 mod mtp;
+mod open;
 mod params;
 mod pipelines;
 mod ple;

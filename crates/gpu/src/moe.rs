@@ -1,11 +1,12 @@
 //! Family `moe`: the plan is made on the device and not read back, unless the device lacks some of
 //! the experts (`split`).
 
-use crate::buffer::{GpuBuffer, Slice};
+use crate::buffer::{GpuBuffer, Held, Slice};
 use crate::device::Gpu;
 use crate::elementwise::Elementwise;
 use crate::kernel::Kernel;
 use crate::matrix::Matrix;
+use crate::open::Combination;
 use crate::params::params;
 use crate::product::Pairs;
 use crate::recorder::{Call, spread};
@@ -322,7 +323,8 @@ impl Moe for Gpu {
         assert!(shared.y.len().min(y.len()) >= rows * width, "{rows} rows of {width}");
         assert!(shared.gate.len() >= rows, "gates of {rows} rows");
         let Some(Buffers { weights, .. }) = &plan.buffers else { return };
-        let buffers = [y.all(), shared.y.all(), part.all(), weights.all(), shared.gate.all()];
-        self.elementwise(Elementwise::Combine, &buffers, None, (rows, width, used));
+        let buffers = [&*y, shared.y, part, weights, shared.gate].map(Held::new).to_vec();
+        y.touch();
+        self.recorder.combine(Combination { used: used as u32, rows, width, buffers });
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Product {
     pub(crate) width: Width,
     /// The first is there.
     pub(crate) segments: [Option<Segment>; MAX_SEGMENTS],
+    /// Residual streams that take the result of the only segment; 0 if it is only stored.
+    pub(crate) streams: u32,
 }
 
 /// One of the products of a kernel.
@@ -84,7 +86,11 @@ impl Product {
             Width::Many(_) => "many",
         };
         let subgroups = self.threads() / 32;
-        format!("{rows} {kernel} T={} S={subgroups}", self.width.tokens())
+        let injection = match self.streams {
+            0 => String::new(),
+            streams => format!(" STREAMS={streams}"),
+        };
+        format!("{rows} {kernel} T={} S={subgroups}{injection}", self.width.tokens())
     }
 
     /// Threads of a workgroup, which are the same for all segments.
@@ -100,7 +106,8 @@ impl Product {
         let has = |path| self.segments().any(|segment| segment.activations == path);
         let inputs = usize::from(has(Path::Float)) + 2 * usize::from(has(Path::Int8));
         let plan = if self.rows == RowsOf::Experts { 2 } else { 0 };
-        3 * self.segments().count() + inputs + self.books().len() + plan
+        let injection = if self.streams > 0 { 2 } else { 0 };
+        3 * self.segments().count() + inputs + self.books().len() + plan + injection
     }
 
     /// Bytes of workgroup memory.

@@ -71,6 +71,10 @@ pub(super) fn shader(kernel: &Product) -> Shader {
     if kernel.rows == RowsOf::Experts {
         bindings.extend([read("tiles", "vec4<u32>"), read("order", "u32")]);
     }
+    if kernel.streams > 0 {
+        bindings.extend([read("gains", "f32"), write("streams", "f32")]);
+        let _ = writeln!(text, "const STREAMS: u32 = {}u;", kernel.streams);
+    }
     Shader::declare(&mut text, &bindings);
     let mut tables = BTreeSet::new();
     for (index, segment) in segments.iter().enumerate() {
@@ -145,6 +149,11 @@ fn piece(kernel: &Product, segment: &Segment, index: usize) -> String {
     text.push_str(match kernel.rows {
         RowsOf::Window => include_str!("../../shaders/product_rows.wgsl"),
         RowsOf::Experts => include_str!("../../shaders/product_experts.wgsl"),
+    });
+    text.push_str(match (kernel.width, kernel.streams) {
+        (Width::Few(_), 0) => include_str!("../../shaders/leave.wgsl"),
+        (Width::Few(_), _) => include_str!("../../shaders/leave_injected.wgsl"),
+        (Width::Many(_), _) => "",
     });
     text.push_str(match kernel.width {
         Width::Few(_) => include_str!("../../shaders/product.wgsl"),

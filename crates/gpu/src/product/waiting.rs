@@ -4,6 +4,8 @@ use super::text::{HEAD_WORDS, SEGMENT_WORDS};
 use super::{Inputs, MAX_SEGMENTS, Product, RowsOf, Segment};
 use crate::buffer::Held;
 use crate::formats::Book;
+use crate::kernel::Kernel;
+use crate::open::{Injection, SharedCall};
 use crate::recorder::spread;
 use crate::tile::Width;
 use bytemuck::{Pod, Zeroable};
@@ -47,7 +49,7 @@ impl Source {
     /// Whether a kernel of this product alone has workgroup memory enough.
     pub(super) fn fits(&self, segment: Segment) -> bool {
         let segments = [Some(segment), None, None, None, None];
-        let alone = Product { rows: self.rows, width: self.width, segments };
+        let alone = Product { rows: self.rows, width: self.width, segments, streams: 0 };
         matches!(self.width, Width::Many(_)) || alone.workgroup_bytes() <= WORKGROUP_BYTES
     }
 }
@@ -84,15 +86,6 @@ pub(crate) struct CallLimits {
     pub(crate) params: usize,
 }
 
-/// A call of a product kernel.
-#[derive(Debug)]
-pub(crate) struct SharedCall {
-    pub(crate) kernel: Product,
-    pub(crate) buffers: Vec<Held>,
-    pub(crate) params: Vec<u32>,
-    pub(crate) grid: [u32; 3],
-}
-
 /// Products that are alike enough to share a call.
 #[derive(Debug, Default)]
 pub(crate) struct Products(Vec<Waiting>);
@@ -119,7 +112,7 @@ impl Products {
 
     /// Whether a call of all of them is within the limits of the device.
     fn fits(&self, next: &Waiting, limits: CallLimits) -> bool {
-        let kernel = kernel(self.0.iter().chain([next]));
+        let kernel = kernel(self.0.iter().chain([next]), 0);
         kernel.bindings() <= limits.bindings
             && 4 * (HEAD_WORDS + SEGMENT_WORDS * (self.0.len() + 1)) <= limits.params
             && kernel.workgroup_bytes() <= WORKGROUP_BYTES
@@ -129,10 +122,23 @@ impl Products {
         self.0.push(next);
     }
 
+    /// Whether the streams can take the result of a product: of one alone that makes all of it.
+    pub(crate) fn takes(&self, injection: &Injection, limits: CallLimits) -> bool {
+        let [one] = &self.0[..] else { return false };
+        let Source { rows, window_rows, width, .. } = one.source;
+        let all = (one.work.y_first, one.work.weight_rows) == (0, one.work.y_width)
+            && (rows, window_rows) == (RowsOf::Window, injection.rows)
+            && one.work.y_width as usize == injection.width;
+        let apart = injection.is_apart() && one.reads().all(|read| *read != injection.x);
+        let kernel = kernel(self.0.iter(), injection.streams);
+        let few = matches!(width, Width::Few(_)) && kernel.bindings() <= limits.bindings;
+        all && apart && few && one.y == injection.y
+    }
+
     /// The call that does all of them; `None` if there are none.
-    pub(crate) fn take(&mut self) -> Option<SharedCall> {
+    pub(crate) fn take(&mut self, injection: Option<Injection>) -> Option<SharedCall> {
         let waiting = std::mem::take(&mut self.0);
-        (!waiting.is_empty()).then(|| call(&waiting))
+        (!waiting.is_empty()).then(|| call(&waiting, injection))
     }
 }
 
@@ -146,9 +152,9 @@ fn same_kind_same_input(a: &Inputs, b: &Inputs) -> bool {
 }
 
 /// The kernel of some products that are alike.
-fn kernel<'a>(all: impl Iterator<Item = &'a Waiting>) -> Product {
-    let mut kernel =
-        Product { rows: RowsOf::Window, width: Width::Few(1), segments: [None; MAX_SEGMENTS] };
+fn kernel<'a>(all: impl Iterator<Item = &'a Waiting>, streams: u32) -> Product {
+    let (rows, width) = (RowsOf::Window, Width::Few(1));
+    let mut kernel = Product { rows, width, segments: [None; MAX_SEGMENTS], streams };
     for (slot, one) in kernel.segments.iter_mut().zip(all) {
         *slot = Some(one.segment);
         (kernel.rows, kernel.width) = (one.source.rows, one.source.width);
@@ -157,8 +163,8 @@ fn kernel<'a>(all: impl Iterator<Item = &'a Waiting>) -> Product {
 }
 
 /// Buffers in the order of the bindings in `text`.
-fn call(all: &[Waiting]) -> SharedCall {
-    let kernel = kernel(all.iter());
+fn call(all: &[Waiting], injection: Option<Injection>) -> SharedCall {
+    let kernel = kernel(all.iter(), injection.as_ref().map_or(0, |injection| injection.streams));
     let mut buffers = Vec::with_capacity(kernel.bindings());
     let mut params = vec![0; HEAD_WORDS];
     let mut groups = 0;
@@ -183,7 +189,8 @@ fn call(all: &[Waiting]) -> SharedCall {
     buffers.extend(float);
     buffers.extend(tables.into_values());
     buffers.extend(plan.into_iter().flatten());
+    buffers.extend(injection.into_iter().flat_map(Injection::buffers));
     let grid = spread(groups);
     params[1] = grid[0];
-    SharedCall { kernel, buffers, params, grid }
+    SharedCall { kernel: Kernel::Product(kernel), buffers, params, grid }
 }

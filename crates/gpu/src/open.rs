@@ -1,0 +1,211 @@
+//! The call that was asked for last, while it may still take in what follows: products that others
+//! join, or the sum of a row's experts. What either of them writes may go on into the residual
+//! streams at once.
+
+use crate::buffer::Held;
+use crate::combine::Combine;
+use crate::kernel::Kernel;
+use crate::product::{CallLimits, Products, Waiting};
+
+/// A call that is ready to be recorded. What it writes was noted in the buffers.
+#[derive(Debug)]
+pub(crate) struct SharedCall {
+    pub(crate) kernel: Kernel,
+    pub(crate) buffers: Vec<Held>,
+    pub(crate) params: Vec<u32>,
+    pub(crate) grid: [u32; 3],
+}
+
+/// `x[t, s] += gains[t, s] * y[t]` of so many streams.
+#[derive(Clone, Debug)]
+pub(crate) struct Injection {
+    pub(crate) streams: u32,
+    pub(crate) rows: usize,
+    pub(crate) width: usize,
+    pub(crate) gains: Held,
+    pub(crate) y: Held,
+    pub(crate) x: Held,
+}
+
+/// The sum of experts of so many rows; the first buffer takes it.
+#[derive(Debug)]
+pub(crate) struct Combination {
+    pub(crate) used: u32,
+    pub(crate) rows: usize,
+    pub(crate) width: usize,
+    pub(crate) buffers: Vec<Held>,
+}
+
+/// Products or a sum, never both.
+#[derive(Debug, Default)]
+pub(crate) struct Open {
+    products: Products,
+    combination: Option<Combination>,
+    injection: Option<Injection>,
+}
+
+impl Open {
+    /// Whether a product can join what is open.
+    pub(crate) fn accepts(&self, next: &Waiting, limits: CallLimits) -> bool {
+        let closed = self.combination.is_some() || self.injection.is_some();
+        !closed && self.products.accept(next, limits)
+    }
+
+    pub(crate) fn push(&mut self, next: Waiting) {
+        self.products.push(next);
+    }
+
+    /// Opens the call of a sum; nothing else may be open.
+    pub(crate) fn combine(&mut self, combination: Combination) {
+        self.combination = Some(combination);
+    }
+
+    /// Lets what is open go on into the streams; false if it is nothing that could.
+    pub(crate) fn inject(&mut self, injection: &Injection, limits: CallLimits) -> bool {
+        let fits = self.injection.is_none()
+            && match &self.combination {
+                Some(sum) => sum.takes(injection),
+                None => self.products.takes(injection, limits),
+            };
+        if fits {
+            self.injection = Some(injection.clone());
+        }
+        fits
+    }
+
+    /// The call; `None` if nothing is open.
+    pub(crate) fn take(&mut self) -> Option<SharedCall> {
+        let injection = self.injection.take();
+        match self.combination.take() {
+            Some(sum) => Some(sum.call(injection)),
+            None => self.products.take(injection),
+        }
+    }
+}
+
+impl Combination {
+    fn takes(&self, injection: &Injection) -> bool {
+        let same = self.buffers.first() == Some(&injection.y)
+            && (self.rows, self.width) == (injection.rows, injection.width);
+        same && injection.is_apart() && !self.buffers.contains(&injection.x)
+    }
+
+    fn call(self, injection: Option<Injection>) -> SharedCall {
+        let Self { used, rows, width, mut buffers } = self;
+        let streams = injection.as_ref().map_or(0, |injection| injection.streams);
+        buffers.extend(injection.into_iter().flat_map(Injection::buffers));
+        Combine { used, streams }.call(buffers, (rows, width))
+    }
+}
+
+impl Injection {
+    /// Whether the streams are neither what they take nor its weights, nor these each other.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.x != self.y && self.x != self.gains && self.gains != self.y
+    }
+
+    /// Those that a kernel binds besides its own.
+    pub(crate) fn buffers(self) -> [Held; 2] {
+        [self.gains, self.x]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
+
+    use crate::testing::gpu;
+    use crate::{Gpu, GpuBuffer};
+    use gguf::TensorType;
+    use kernels::moe::{MoeChoice, SharedExpert};
+    use kernels::weight::WeightShape;
+    use kernels::{Activations, Device, Gemv, Hc, HcShape, Moe, Weight};
+    use lab::Random;
+
+    const SHAPE: HcShape = HcShape { streams: 4, width: 70, eps: 1e-6 };
+
+    fn values(gpu: &mut Gpu, seed: u64, len: usize) -> GpuBuffer {
+        let mut buffer = gpu.alloc(len).unwrap();
+        gpu.upload(&Random::new(seed).values(len, 2.0), &mut buffer);
+        buffer
+    }
+
+    fn words(gpu: &mut Gpu, buffer: &GpuBuffer) -> Vec<u32> {
+        let mut out = vec![0; buffer.len()];
+        gpu.recorder.download(buffer, &mut out).unwrap();
+        out
+    }
+
+    /// Bits of y and the streams with and without something between `make` and the injection, and
+    /// the kernels that were started without.
+    fn both_ways(
+        gpu: &mut Gpu,
+        rows: usize,
+        mut make: impl FnMut(&mut Gpu, &mut GpuBuffer),
+    ) -> usize {
+        let gains = values(gpu, 7, rows * SHAPE.streams);
+        let mut found = Vec::new();
+        let mut started = 0;
+        for apart in [true, false] {
+            let mut x = values(gpu, 8, (rows + 1) * SHAPE.streams * SHAPE.width);
+            let mut y = values(gpu, 9, rows * SHAPE.width);
+            started = gpu.recorder.dispatched;
+            make(gpu, &mut y);
+            if apart {
+                gpu.recorder.submit();
+            }
+            gpu.hc_inject(&SHAPE, &gains, &y, rows, &mut x);
+            gpu.recorder.submit();
+            started = gpu.recorder.dispatched - started;
+            found.push((words(gpu, &y), words(gpu, &x)));
+        }
+        assert!(found[0] == found[1], "{rows} rows");
+        assert_ne!(found[0].1, words_of_seed(8, (rows + 1) * SHAPE.streams * SHAPE.width));
+        started
+    }
+
+    fn words_of_seed(seed: u64, len: usize) -> Vec<u32> {
+        Random::new(seed).values(len, 2.0).iter().map(|v| v.to_bits()).collect()
+    }
+
+    #[test]
+    fn streams_take_a_product_with_the_same_bits() {
+        let Some(mut gpu) = gpu() else { return };
+        let bytes: Vec<u8> =
+            Random::new(1).values(96 * 70, 0.2).iter().flat_map(|v| v.to_le_bytes()).collect();
+        let shape = WeightShape { n_in: 96, n_out: 70, experts: 1 };
+        let weight = Weight::new("w", TensorType::F32, shape, bytes.into()).unwrap();
+        for limit in [u64::MAX, 8 << 10] {
+            gpu.part_limit = limit;
+            let matrix = gpu.load_matrix(&weight, Activations::F32).unwrap();
+            for rows in [1, 3, 6, 40] {
+                let from = values(&mut gpu, 2, rows * 96);
+                let started =
+                    both_ways(&mut gpu, rows, |gpu, y| gpu.matmul(&matrix, &from, rows, y));
+                // Products of many rows, and weights in parts, are left alone.
+                let alone = limit == u64::MAX && rows < 32;
+                assert!(if alone { started == 1 } else { started >= 2 }, "{rows} rows: {started}");
+            }
+        }
+        gpu.part_limit = u64::MAX;
+    }
+
+    #[test]
+    fn streams_take_the_sum_of_experts_with_the_same_bits() {
+        let Some(mut gpu) = gpu() else { return };
+        let choice = MoeChoice { experts: 16, used: 5 };
+        for rows in [1, 4, 40] {
+            let logits = values(&mut gpu, 1, rows * 16);
+            let mut plan = gpu.new_plan();
+            gpu.moe_plan(&logits, rows, choice, &mut plan);
+            let part = values(&mut gpu, 2, rows * 5 * SHAPE.width);
+            let (shared, gate) =
+                (values(&mut gpu, 3, rows * SHAPE.width), values(&mut gpu, 4, rows));
+            let started = both_ways(&mut gpu, rows, |gpu, y| {
+                let shared = SharedExpert { y: &shared, gate: &gate, width: SHAPE.width };
+                gpu.moe_combine(&plan, &part, shared, y);
+            });
+            assert_eq!(started, 1);
+        }
+    }
+}
