@@ -1,6 +1,6 @@
 // The whole plan of a window with at most THREADS pairs, by one workgroup: experts of its rows, pairs
 // sorted by expert, and tiles of up to p.tile pairs of one expert. A pair is a thread: it counts
-// the pairs before it.
+// the pairs before it. Further workgroups do what is needed besides.
 
 var<workgroup> expert_of: array<u32, THREADS>;
 // The pair's place in the order, and 1 where it begins a tile.
@@ -12,7 +12,14 @@ fn take(pair: u32, expert: u32) {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(@builtin(local_invocation_index) thread: u32) {
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    if group.x > 0u {
+        beside(group.x - 1u, thread);
+        return;
+    }
     for (var row = 0u; row < p.rows; row += ROWS) {
         choose(row + thread / GROUP, row + thread / GROUP < p.rows, thread);
     }

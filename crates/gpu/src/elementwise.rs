@@ -115,6 +115,7 @@ impl Elementwise {
             Self::SwigluCodes | Self::SwigluPairCodes | Self::SwigluRowsCodes => sources.extend([
                 include_str!("../shaders/swiglu_codes.wgsl"),
                 include_str!("../shaders/codes.wgsl"),
+                include_str!("../shaders/swiglu_codes_main.wgsl"),
             ]),
             _ => {}
         }

@@ -143,6 +143,12 @@ pub(crate) fn down_stage(units: usize, tokens: usize, memory: u32) -> u32 {
     (room.saturating_sub(1).min(units.next_multiple_of(lanes)) / lanes * lanes).max(lanes) as u32
 }
 
+/// Units that a lane asks for at once, of `steps` in all.
+fn ahead(format: Format, steps: u32) -> u32 {
+    let most = if format.layout().values.has_codes() { AHEAD } else { AHEAD_FLOATS };
+    steps.div_ceil(steps.div_ceil(most))
+}
+
 impl HcKernel {
     /// One of each, of formats with and without codes and tables.
     #[cfg(test)]
@@ -190,7 +196,7 @@ impl HcKernel {
         let math = include_str!("../shaders/math.wgsl");
         let parts = include_str!("../shaders/hc_parts.wgsl");
         let (w, w4) = (read("w", "u32"), read("w4", "vec4<u32>"));
-        let (name, format, mut constants, mut bindings, rest) = match self.step {
+        let (name, format, steps, mut constants, mut bindings, rest) = match self.step {
             HcStep::Up { format, tokens, rank, codes } => {
                 let lanes = up_lanes(rank.div_ceil(UNIT as u32) as usize);
                 let columns = up_columns(self.streams as usize, lanes) as u32;
@@ -214,7 +220,8 @@ impl HcKernel {
                 } else {
                     rest.push(include_str!("../shaders/hc_no_codes.wgsl"));
                 }
-                ("hc_up", format, constants, bindings, rest)
+                let steps = rank.div_ceil(UNIT as u32).div_ceil(lanes);
+                ("hc_up", format, steps, constants, bindings, rest)
             }
             HcStep::Down { format, tokens, units, stage } => {
                 let mut constants = self.constants(DOWN_THREADS);
@@ -228,13 +235,13 @@ impl HcKernel {
                     include_str!("../shaders/hc_side.wgsl"),
                     include_str!("../shaders/hc_down.wgsl"),
                 ];
-                ("hc_down", format, constants, bindings, rest)
+                let steps = units.div_ceil(DOWN_LANES);
+                ("hc_down", format, steps, constants, bindings, rest)
             }
             _ => unreachable!("steps for few rows are these two"),
         };
         let mut sources = vec![math, include_str!("../shaders/norm_scale.wgsl"), parts];
-        let ahead = if format.layout().values.has_codes() { AHEAD } else { AHEAD_FLOATS };
-        constants.push(("AHEAD", ahead));
+        constants.push(("AHEAD", ahead(format, steps)));
         add_products(format, &mut constants, &mut bindings, &mut sources);
         sources.extend(rest);
         let family = format!("{name} {}", format.name());

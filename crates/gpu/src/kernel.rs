@@ -6,8 +6,8 @@ use crate::elementwise::Elementwise;
 use crate::gdn::GdnKernel;
 use crate::hc_kernels::HcKernel;
 use crate::head::argmax_shader;
-use crate::moe::PlanStep;
 use crate::mtp::mtp_input_shader;
+use crate::plan_kernels::PlanStep;
 use crate::ple::PleKernel;
 use crate::product::Product;
 use crate::qsa::QsaKernel;
@@ -74,8 +74,10 @@ mod tests {
     fn all() -> Vec<Kernel> {
         let mut all: Vec<_> = Elementwise::ALL.iter().map(|&k| Kernel::Elementwise(k)).collect();
         all.extend(
-            [PlanStep::Few(300), PlanStep::Choose(512), PlanStep::Group(512)].map(Kernel::Plan),
+            [PlanStep::Few(300), PlanStep::FewBeside(512), PlanStep::FewBeside(2048)]
+                .map(Kernel::Plan),
         );
+        all.extend([PlanStep::Choose(512), PlanStep::Group(512)].map(Kernel::Plan));
         all.extend([0, 4].map(|streams| Kernel::Combine(Combine { used: 10, streams })));
         all.extend(GdnKernel::some().map(Kernel::Gdn));
         all.extend(HcKernel::some().into_iter().map(Kernel::Hc));

@@ -37,6 +37,7 @@ mod mtp;
 mod open;
 mod params;
 mod pipelines;
+mod plan_kernels;
 mod ple;
 mod product;
 mod profile;

@@ -1,10 +1,11 @@
 //! The call that was asked for last, while it may still take in what follows: products that others
-//! join, or the sum of a row's experts. What either of them writes may go on into the residual
-//! streams at once.
+//! join, the sum of a row's experts, or a plan. What the first two write may go on into the residual
+//! streams at once; beside a plan the shared expert's activation may be made.
 
 use crate::buffer::Held;
 use crate::combine::Combine;
 use crate::kernel::Kernel;
+use crate::plan_kernels::{FewPlan, SwigluCodes};
 use crate::product::{CallLimits, Products, Waiting};
 
 /// A call that is ready to be recorded. What it writes was noted in the buffers.
@@ -36,18 +37,20 @@ pub(crate) struct Combination {
     pub(crate) buffers: Vec<Held>,
 }
 
-/// Products or a sum, never both.
+/// Products, a sum or a plan, never two of them.
 #[derive(Debug, Default)]
 pub(crate) struct Open {
     products: Products,
     combination: Option<Combination>,
     injection: Option<Injection>,
+    plan: Option<FewPlan>,
+    beside: Option<SwigluCodes>,
 }
 
 impl Open {
     /// Whether a product can join what is open.
     pub(crate) fn accepts(&self, next: &Waiting, limits: CallLimits) -> bool {
-        let closed = self.combination.is_some() || self.injection.is_some();
+        let closed = self.combination.is_some() || self.injection.is_some() || self.plan.is_some();
         !closed && self.products.accept(next, limits)
     }
 
@@ -58,6 +61,21 @@ impl Open {
     /// Opens the call of a sum; nothing else may be open.
     pub(crate) fn combine(&mut self, combination: Combination) {
         self.combination = Some(combination);
+    }
+
+    /// Opens the call of a plan; nothing else may be open.
+    pub(crate) fn plan(&mut self, plan: FewPlan) {
+        self.plan = Some(plan);
+    }
+
+    /// Lets an activation be made beside the plan; false if none is open that could take it.
+    pub(crate) fn beside_plan(&mut self, swiglu: SwigluCodes) -> bool {
+        let fits =
+            self.beside.is_none() && self.plan.as_ref().is_some_and(|plan| plan.takes(&swiglu));
+        if fits {
+            self.beside = Some(swiglu);
+        }
+        fits
     }
 
     /// Lets what is open go on into the streams; false if it is nothing that could.
@@ -75,6 +93,9 @@ impl Open {
 
     /// The call; `None` if nothing is open.
     pub(crate) fn take(&mut self) -> Option<SharedCall> {
+        if let Some(plan) = self.plan.take() {
+            return Some(plan.call(self.beside.take()));
+        }
         let injection = self.injection.take();
         match self.combination.take() {
             Some(sum) => Some(sum.call(injection)),
@@ -188,6 +209,37 @@ mod tests {
             }
         }
         gpu.part_limit = u64::MAX;
+    }
+
+    /// Two gates that are the same, one made beside a plan and one alone, and what the plan chose.
+    #[test]
+    fn an_activation_beside_a_plan_has_the_same_bits() {
+        let Some(mut gpu) = gpu() else { return };
+        let choice = MoeChoice { experts: 40, used: 5 };
+        for (rows, len) in [(1, 96), (4, 4 * 640), (1, 90), (40, 96)] {
+            let logits = values(&mut gpu, 1, rows * 40);
+            let up = values(&mut gpu, 2, len);
+            let mut found = Vec::new();
+            for apart in [true, false] {
+                let mut gate = values(&mut gpu, 3, len);
+                let mut plan = gpu.new_plan();
+                let before = gpu.recorder.dispatched;
+                gpu.moe_plan(&logits, rows, choice, &mut plan);
+                if apart {
+                    gpu.recorder.submit();
+                }
+                gpu.swiglu(&mut gate, &up, len);
+                gpu.recorder.submit();
+                let started = gpu.recorder.dispatched - before;
+                // Rows that are no whole units are not left in 8 bits.
+                let together = !apart && rows < 8 && len % 32 == 0;
+                let want = if rows < 8 { 1 } else { 2 } + usize::from(!together);
+                assert_eq!(started, want, "{rows} rows, {len} values");
+                let (experts, _) = plan.chosen().unwrap();
+                found.push((words(&mut gpu, experts), words(&mut gpu, &gate)));
+            }
+            assert!(found[0] == found[1], "{rows} rows, {len} values");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::kernel::Kernel;
 use crate::open::{Combination, Injection, Open};
 use crate::params::Params;
 use crate::pipelines::Pipelines;
+use crate::plan_kernels::{FewPlan, SwigluCodes};
 use crate::product::{CallLimits, Waiting};
 use crate::profile::{KernelTime, Profile};
 use crate::timer::{self, Timer};
@@ -136,6 +137,18 @@ impl Recorder {
     pub(crate) fn combine(&mut self, combination: Combination) {
         self.record_products();
         self.open.combine(combination);
+    }
+
+    /// Appends a plan, which may share its call with the shared expert's activation. What it writes
+    /// was noted in the buffers.
+    pub(crate) fn plan(&mut self, plan: FewPlan) {
+        self.record_products();
+        self.open.plan(plan);
+    }
+
+    /// Lets the activation be made beside the plan that is open; false if there is none.
+    pub(crate) fn beside_plan(&mut self, swiglu: SwigluCodes) -> bool {
+        self.open.beside_plan(swiglu)
     }
 
     /// Lets the result of the open call go on into the residual streams; false if it is not what

@@ -66,7 +66,9 @@ pub(super) fn shader(kernel: &Product) -> Shader {
         bindings.push(read("x", "vec4<f32>"));
     }
     for book in kernel.books() {
-        bindings.push(read(book_binding(book, kernel.width), "u32"));
+        // Few rows bring the table to workgroup memory, in vectors.
+        let ty = if matches!(kernel.width, Width::Few(_)) { "vec4<u32>" } else { "u32" };
+        bindings.push(read(book_binding(book, kernel.width), ty));
     }
     if kernel.rows == RowsOf::Experts {
         bindings.extend([read("tiles", "vec4<u32>"), read("order", "u32")]);
