@@ -1,4 +1,4 @@
-// A result that each residual stream of its row takes as well: streams += gain * y.
+// Results that each residual stream of their row takes as well: streams += gain * y.
 
 fn leave(row: u32, column: u32, value: f32) {
     y[row * p.y_width + column] = value;

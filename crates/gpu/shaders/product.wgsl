@@ -54,4 +54,5 @@ fn product(block: u32, index: u32, thread: u32) {
             leave(y_row(tile, t), p.y_first + row, sum);
         }
     }
+    finish(block, thread);
 }

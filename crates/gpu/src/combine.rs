@@ -56,6 +56,6 @@ impl Combine {
     pub(crate) fn call(self, buffers: Vec<Held>, (rows, width): (usize, usize)) -> SharedCall {
         let grid = spread((rows * width).div_ceil(THREADS));
         let params = vec![rows as u32, width as u32, grid[0]];
-        SharedCall { kernel: Kernel::Combine(self), buffers, params, grid }
+        SharedCall { kernel: Kernel::Combine(self), buffers, constants: None, params, grid }
     }
 }

@@ -63,7 +63,7 @@ impl Kernel {
 mod tests {
     use super::*;
     use crate::formats::Format;
-    use crate::product::{Path, Product, RowsOf, Segment};
+    use crate::product::{Conv, Path, Product, RowsOf, Segment};
     use crate::tile::{Tile, Width};
     use naga::back::{hlsl, msl};
     use naga::valid::{Capabilities, ValidationFlags, Validator};
@@ -97,7 +97,13 @@ mod tests {
                     for width in [Width::Few(3), Width::Many(16), Width::Many(64)] {
                         let segment = Segment { format, activations, tile };
                         let segments = [Some(segment), None, None, None, None];
-                        all.push(Kernel::Product(Product { rows, width, segments, streams: 0 }));
+                        all.push(Kernel::Product(Product {
+                            rows,
+                            width,
+                            segments,
+                            streams: 0,
+                            conv: None,
+                        }));
                     }
                 }
             }
@@ -112,11 +118,15 @@ mod tests {
         ];
         for rows in [RowsOf::Window, RowsOf::Experts] {
             let width = Width::Few(4);
-            all.push(Kernel::Product(Product { rows, width, segments, streams: 0 }));
+            all.push(Kernel::Product(Product { rows, width, segments, streams: 0, conv: None }));
         }
         let segments = [segment(Format::Iq4Xs, Path::Int8), None, None, None, None];
         let (rows, width) = (RowsOf::Window, Width::Few(1));
-        all.push(Kernel::Product(Product { rows, width, segments, streams: 4 }));
+        all.push(Kernel::Product(Product { rows, width, segments, streams: 4, conv: None }));
+        let conv = Some(Conv { segment: 1, taps: 4, slot_len: 1000 });
+        let segments = [segment(Format::Iq4Xs, Path::Int8), segment(Format::Q6K, Path::Int8)];
+        let segments = [segments[0], segments[1], None, None, None];
+        all.push(Kernel::Product(Product { rows, width, segments, streams: 0, conv }));
         all
     }
 

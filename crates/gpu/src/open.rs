@@ -1,18 +1,22 @@
 //! The call that was asked for last, while it may still take in what follows: products that others
 //! join, the sum of a row's experts, or a plan. What the first two write may go on into the residual
-//! streams at once; beside a plan the shared expert's activation may be made.
+//! streams at once, products into a convolution; beside a plan the shared expert's activation may be
+//! made.
 
 use crate::buffer::Held;
 use crate::combine::Combine;
+use crate::constants::Place;
 use crate::kernel::Kernel;
 use crate::plan_kernels::{FewPlan, SwigluCodes};
-use crate::product::{CallLimits, Products, Waiting};
+use crate::product::{CallLimits, Convolution, Products, Waiting};
 
 /// A call that is ready to be recorded. What it writes was noted in the buffers.
 #[derive(Debug)]
 pub(crate) struct SharedCall {
     pub(crate) kernel: Kernel,
     pub(crate) buffers: Vec<Held>,
+    /// Bound after them.
+    pub(crate) constants: Option<Place>,
     pub(crate) params: Vec<u32>,
     pub(crate) grid: [u32; 3],
 }
@@ -43,6 +47,7 @@ pub(crate) struct Open {
     products: Products,
     combination: Option<Combination>,
     injection: Option<Injection>,
+    convolution: Option<Convolution>,
     plan: Option<FewPlan>,
     beside: Option<SwigluCodes>,
 }
@@ -80,7 +85,8 @@ impl Open {
 
     /// Lets what is open go on into the streams; false if it is nothing that could.
     pub(crate) fn inject(&mut self, injection: &Injection, limits: CallLimits) -> bool {
-        let fits = self.injection.is_none()
+        let closed = self.injection.is_some() || self.convolution.is_some();
+        let fits = !closed
             && match &self.combination {
                 Some(sum) => sum.takes(injection),
                 None => self.products.takes(injection, limits),
@@ -91,6 +97,15 @@ impl Open {
         fits
     }
 
+    /// Lets a product that is open be convolved; false if none is that could.
+    pub(crate) fn convolve(&mut self, asked: Convolution, limits: CallLimits) -> bool {
+        if self.injection.is_some() || self.convolution.is_some() {
+            return false;
+        }
+        self.convolution = self.products.convolved(asked, limits);
+        self.convolution.is_some()
+    }
+
     /// The call; `None` if nothing is open.
     pub(crate) fn take(&mut self) -> Option<SharedCall> {
         if let Some(plan) = self.plan.take() {
@@ -99,7 +114,7 @@ impl Open {
         let injection = self.injection.take();
         match self.combination.take() {
             Some(sum) => Some(sum.call(injection)),
-            None => self.products.take(injection),
+            None => self.products.take(injection, self.convolution.take()),
         }
     }
 }

@@ -124,6 +124,6 @@ impl FewPlan {
             buffers.extend(swiglu.buffers);
         }
         let params = bytemuck::cast_slice(&[params]).to_vec();
-        SharedCall { kernel: Kernel::Plan(step), buffers, params, grid }
+        SharedCall { kernel: Kernel::Plan(step), buffers, constants: None, params, grid }
     }
 }

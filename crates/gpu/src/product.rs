@@ -5,12 +5,14 @@
 //! each other and need nothing of each other share a call (`waiting`): each is a *segment* of the
 //! kernel, with the text that it would have alone (`text`).
 
+mod convolution;
 mod ready;
 #[cfg(test)]
 mod tests;
 mod text;
 mod waiting;
 
+pub(crate) use convolution::{Conv, Convolution};
 pub(crate) use ready::{Inputs, QuantisedRows, Ready};
 pub(crate) use waiting::{CallLimits, Products, Waiting};
 
@@ -22,7 +24,7 @@ use crate::shader::Shader;
 use crate::tile::{Tile, Width};
 use kernels::Activations;
 use std::collections::BTreeSet;
-use waiting::{Source, Work};
+use waiting::{Source, Work, kernel_of};
 
 /// Most products that share a call.
 pub(crate) const MAX_SEGMENTS: usize = 5;
@@ -36,6 +38,8 @@ pub(crate) struct Product {
     pub(crate) segments: [Option<Segment>; MAX_SEGMENTS],
     /// Residual streams that take the result of the only segment; 0 if it is only stored.
     pub(crate) streams: u32,
+    /// What takes up the results of one of several segments.
+    pub(crate) conv: Option<Conv>,
 }
 
 /// One of the products of a kernel.
@@ -86,11 +90,13 @@ impl Product {
             Width::Many(_) => "many",
         };
         let subgroups = self.threads() / 32;
-        let injection = match self.streams {
-            0 => String::new(),
-            streams => format!(" STREAMS={streams}"),
-        };
-        format!("{rows} {kernel} T={} S={subgroups}{injection}", self.width.tokens())
+        let mut further = String::new();
+        if self.streams > 0 {
+            further = format!(" STREAMS={}", self.streams);
+        } else if let Some(Conv { segment, taps, slot_len }) = self.conv {
+            further = format!(" CONV={segment} KERNEL={taps} SLOT={slot_len}");
+        }
+        format!("{rows} {kernel} T={} S={subgroups}{further}", self.width.tokens())
     }
 
     /// Threads of a workgroup, which are the same for all segments.
@@ -107,14 +113,18 @@ impl Product {
         let inputs = usize::from(has(Path::Float)) + 2 * usize::from(has(Path::Int8));
         let plan = if self.rows == RowsOf::Experts { 2 } else { 0 };
         let injection = if self.streams > 0 { 2 } else { 0 };
-        3 * self.segments().count() + inputs + self.books().len() + plan + injection
+        let conv = if self.conv.is_some() { Convolution::BINDINGS } else { 0 };
+        3 * self.segments().count() + inputs + self.books().len() + plan + injection + conv
     }
 
     /// Bytes of workgroup memory.
     fn workgroup_bytes(&self) -> u32 {
         let sums = self.segments().map(|s| s.tile.rows * self.width.tokens()).max().unwrap_or(1);
         let words: usize = self.books().iter().map(|book| book.len()).sum();
-        4 * (self.threads() * sums + words as u32)
+        let tokens = self.width.tokens();
+        let convolved = |s: &Segment| self.width.weight_rows(s.tile) as u32 * tokens;
+        let conv = self.conv.map_or(0, |_| self.segments().map(convolved).max().unwrap_or(0));
+        4 * (self.threads() * sums + words as u32 + conv)
     }
 }
 

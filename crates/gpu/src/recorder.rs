@@ -5,11 +5,11 @@ use crate::buffer::{Allocator, GpuBuffer, Held, Slice};
 use crate::constants::{Constants, Place};
 use crate::fault::{Faults, fault};
 use crate::kernel::Kernel;
-use crate::open::{Combination, Injection, Open};
+use crate::open::{Combination, Injection, Open, SharedCall};
 use crate::params::Params;
 use crate::pipelines::Pipelines;
 use crate::plan_kernels::{FewPlan, SwigluCodes};
-use crate::product::{CallLimits, Waiting};
+use crate::product::{CallLimits, Convolution, Waiting};
 use crate::profile::{KernelTime, Profile};
 use crate::timer::{self, Timer};
 use kernels::Error;
@@ -157,11 +157,17 @@ impl Recorder {
         self.open.inject(injection, self.call_limits)
     }
 
+    /// Lets an open product be convolved; false if there is none that makes the rows. What is
+    /// written was noted in the buffers.
+    pub(crate) fn convolve(&mut self, asked: Convolution) -> bool {
+        self.open.convolve(asked, self.call_limits)
+    }
+
     fn record_products(&mut self) {
         if let Some(shared) = self.open.take() {
             let buffers: Vec<Slice<'_>> = shared.buffers.iter().map(Held::slice).collect();
-            let kernel = shared.kernel;
-            let call = Call { kernel, buffers: &buffers, constants: None, grid: shared.grid };
+            let SharedCall { kernel, constants, grid, .. } = shared;
+            let call = Call { kernel, buffers: &buffers, constants, grid };
             self.record(&call, bytemuck::cast_slice(&shared.params));
         }
     }

@@ -1,6 +1,6 @@
 //! The text of product kernels: one piece per product that shares the call, with names of its own.
 
-use super::{Path, Product, RowsOf, Segment};
+use super::{Conv, Path, Product, RowsOf, Segment};
 use crate::formats::{Book, Values};
 use crate::shader::{Shader, read, write};
 use crate::tile::{UNROLL, Width};
@@ -47,7 +47,7 @@ const TABLE: [&str; 4] = ["book", "book_source", "fetch_book", "BOOK"];
 pub(super) fn shader(kernel: &Product) -> Shader {
     let mut name = kernel.family();
     let mut text = format!("const T: u32 = {}u;\n{PARAMS}", kernel.width.tokens());
-    text.push_str("struct Params { tokens: u32, grid: u32, tiles: u32, zero: u32, ");
+    text.push_str("struct Params { tokens: u32, grid: u32, tiles: u32, runs: u32, ");
     let segments: Vec<&Segment> = kernel.segments().collect();
     for index in 0..segments.len() {
         let _ = write!(text, "s{index}: Segment, ");
@@ -76,6 +76,12 @@ pub(super) fn shader(kernel: &Product) -> Shader {
     if kernel.streams > 0 {
         bindings.extend([read("gains", "f32"), write("streams", "f32")]);
         let _ = writeln!(text, "const STREAMS: u32 = {}u;", kernel.streams);
+    }
+    if kernel.conv.is_some() {
+        bindings.extend([write("convolved_rows", "f32"), write("state", "f32")]);
+        bindings.extend([read("taps", "f32"), read("runs", "u32")]);
+        text.push_str(include_str!("../../shaders/math.wgsl"));
+        text.push_str(include_str!("../../shaders/runs.wgsl"));
     }
     Shader::declare(&mut text, &bindings);
     let mut tables = BTreeSet::new();
@@ -152,15 +158,12 @@ fn piece(kernel: &Product, segment: &Segment, index: usize) -> String {
         RowsOf::Window => include_str!("../../shaders/product_rows.wgsl"),
         RowsOf::Experts => include_str!("../../shaders/product_experts.wgsl"),
     });
-    text.push_str(match (kernel.width, kernel.streams) {
-        (Width::Few(_), 0) => include_str!("../../shaders/leave.wgsl"),
-        (Width::Few(_), _) => include_str!("../../shaders/leave_injected.wgsl"),
-        (Width::Many(_), _) => "",
-    });
-    text.push_str(match kernel.width {
-        Width::Few(_) => include_str!("../../shaders/product.wgsl"),
-        Width::Many(_) => include_str!("../../shaders/product_many.wgsl"),
-    });
+    if let Width::Few(_) = kernel.width {
+        text.push_str(&tail(kernel, index));
+        text.push_str(include_str!("../../shaders/product.wgsl"));
+    } else {
+        text.push_str(include_str!("../../shaders/product_many.wgsl"));
+    }
     let mut names: BTreeMap<&str, String> =
         defined(&text).into_iter().map(|name| (name, format!("{name}_{index}"))).collect();
     names.extend(OWN.iter().map(|&name| (name, format!("{name}_{index}"))));
@@ -168,6 +171,23 @@ fn piece(kernel: &Product, segment: &Segment, index: usize) -> String {
     names.insert("p", format!("p.s{index}"));
     names.insert("call", "p".to_owned());
     renamed(&text, &names)
+}
+
+/// What becomes of a segment's results.
+fn tail(kernel: &Product, index: usize) -> String {
+    let no_finish = include_str!("../../shaders/no_finish.wgsl");
+    match kernel.conv {
+        Some(Conv { segment, taps, slot_len }) if segment as usize == index => {
+            let constants = [("KERNEL", taps), ("DILATION", 1), ("SLOT_LEN", slot_len)];
+            let constants = constants.map(|(name, n)| format!("const {name}: u32 = {n}u;\n"));
+            let columns = include_str!("../../shaders/columns.wgsl");
+            constants.concat() + columns + include_str!("../../shaders/leave_convolved.wgsl")
+        }
+        _ if kernel.streams > 0 => {
+            include_str!("../../shaders/leave_injected.wgsl").to_owned() + no_finish
+        }
+        _ => include_str!("../../shaders/leave.wgsl").to_owned() + no_finish,
+    }
 }
 
 fn own_names(index: usize) -> [&'static str; 3] {
