@@ -244,14 +244,15 @@ fn moe_layer<B: Backend>(
     s: &mut MoeScratch<B>,
     (u, y): (&B::Buffer, &mut B::Buffer),
 ) {
-    // A device may do the shared expert beside the plan and the routed ones, or while they are read.
+    // Beside the plan, where a device can do both at once.
     backend.swiglu(&mut s.shared_gate, &s.shared_up, rows * layer.shared_ff);
-    backend.matmul(&layer.shared_down, &s.shared_gate, rows, &mut s.shared);
 
     let stored = layer.stored.as_ref();
     let experts = ExpertMatrices { gate_up: layer.experts.gate_up(), down: &layer.down, stored };
     backend.moe_experts(&s.plan, experts, u, (&mut s.act, &mut s.part));
 
+    // All down projections follow each other, so that a device may add them up as it makes them.
+    backend.matmul(&layer.shared_down, &s.shared_gate, rows, &mut s.shared);
     let shared = SharedExpert { y: &s.shared, gate: &s.shared_gate_inp, width: layer.width };
     backend.moe_combine(&s.plan, &s.part, shared, y);
 }

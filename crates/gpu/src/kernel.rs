@@ -9,7 +9,7 @@ use crate::head::argmax_shader;
 use crate::mtp::mtp_input_shader;
 use crate::plan_kernels::PlanStep;
 use crate::ple::PleKernel;
-use crate::product::Product;
+use crate::product::{ExpertSum, Product};
 use crate::qsa::QsaKernel;
 use crate::shader::Shader;
 
@@ -26,6 +26,8 @@ pub(crate) enum Kernel {
     Plan(PlanStep),
     /// The sum of a row's experts.
     Combine(Combine),
+    /// The same with the products that it adds up.
+    ExpertSum(ExpertSum),
     /// The best token of each row.
     Argmax,
     /// Gated DeltaNet.
@@ -49,6 +51,7 @@ impl Kernel {
             Self::DecodeRows(kernel) => kernel.shader(),
             Self::Plan(step) => step.shader(),
             Self::Combine(kernel) => kernel.shader(),
+            Self::ExpertSum(kernel) => kernel.shader(),
             Self::Argmax => argmax_shader(),
             Self::Gdn(kernel) => kernel.shader(),
             Self::Hc(kernel) => kernel.shader(),
@@ -125,6 +128,15 @@ mod tests {
         all.push(Kernel::Product(Product { rows, width, segments, streams: 4, conv: None }));
         let conv = Some(Conv { segment: 1, taps: 4, slot_len: 1000 });
         let segments = [segment(Format::Iq4Xs, Path::Int8), segment(Format::Q6K, Path::Int8)];
+        for (routed, shared, streams) in [
+            (segment(Format::Q2_0, Path::Int8), segment(Format::Q8_0, Path::Int8), 4),
+            (segment(Format::Iq4Nl, Path::Int8), segment(Format::Iq4Nl, Path::Int8), 0),
+            (segment(Format::F32, Path::Float), segment(Format::Iq2S, Path::Float), 4),
+        ] {
+            let both = [routed, shared].map(|segment| segment.unwrap_or_else(|| unreachable!()));
+            let kernel = ExpertSum { segments: both, units: [20, 3], used: 10, streams };
+            all.push(Kernel::ExpertSum(kernel));
+        }
         let segments = [segments[0], segments[1], None, None, None];
         all.push(Kernel::Product(Product { rows, width, segments, streams: 0, conv }));
         all

@@ -260,9 +260,12 @@ impl Moe for Gpu {
         assert!(part.len() >= rows * used * width, "parts of {rows} rows");
         assert!(shared.y.len().min(y.len()) >= rows * width, "{rows} rows of {width}");
         assert!(shared.gate.len() >= rows, "gates of {rows} rows");
-        let Some(Buffers { weights, .. }) = &plan.buffers else { return };
-        let buffers = [&*y, shared.y, part, weights, shared.gate].map(Held::new).to_vec();
+        let Some(Buffers { experts, weights, order, tiles }) = &plan.buffers else { return };
+        let buffers = [&*y, shared.y, part, weights, shared.gate].map(Held::new);
         y.touch();
-        self.recorder.combine(Combination { used: used as u32, rows, width, buffers });
+        let (used, experts) = (used as u32, Held::new(experts));
+        let tiles_and_order = [tiles, order].map(Held::new);
+        let combination = Combination { used, rows, width, buffers, experts, tiles_and_order };
+        self.recorder.combine(combination);
     }
 }

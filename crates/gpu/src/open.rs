@@ -3,12 +3,15 @@
 //! streams at once, products into a convolution; beside a plan the shared expert's activation may be
 //! made.
 
+#[cfg(test)]
+mod tests;
+
 use crate::buffer::Held;
 use crate::combine::Combine;
 use crate::constants::Place;
 use crate::kernel::Kernel;
 use crate::plan_kernels::{FewPlan, SwigluCodes};
-use crate::product::{CallLimits, Convolution, Products, Waiting};
+use crate::product::{CallLimits, Convolution, Downs, Products, Waiting};
 
 /// A call that is ready to be recorded. What it writes was noted in the buffers.
 #[derive(Debug)]
@@ -32,19 +35,25 @@ pub(crate) struct Injection {
     pub(crate) x: Held,
 }
 
-/// The sum of experts of so many rows; the first buffer takes it.
+/// The sum of experts of so many rows.
 #[derive(Debug)]
 pub(crate) struct Combination {
     pub(crate) used: u32,
     pub(crate) rows: usize,
     pub(crate) width: usize,
-    pub(crate) buffers: Vec<Held>,
+    /// The sum, the shared expert, parts of the others, their weights, the gate of the shared one.
+    pub(crate) buffers: [Held; 5],
+    /// Experts of every row.
+    pub(crate) experts: Held,
+    /// How their pairs are grouped.
+    pub(crate) tiles_and_order: [Held; 2],
 }
 
-/// Products, a sum or a plan, never two of them.
+/// Products, a sum or a plan, never two of them; but a sum may have the products that it adds up.
 #[derive(Debug, Default)]
 pub(crate) struct Open {
     products: Products,
+    downs: Option<Downs>,
     combination: Option<Combination>,
     injection: Option<Injection>,
     convolution: Option<Convolution>,
@@ -63,7 +72,26 @@ impl Open {
         self.products.push(next);
     }
 
-    /// Opens the call of a sum; nothing else may be open.
+    /// Lets a product wait beside one with experts, for the sum of both. Gives it back if none is
+    /// open that it could wait for.
+    pub(crate) fn beside_experts(&mut self, next: Waiting) -> Option<Waiting> {
+        let [routed] = self.products.waiting() else { return Some(next) };
+        let closed = self.injection.is_some() || self.convolution.is_some();
+        if closed || !Downs::can_be(routed, &next) {
+            return Some(next);
+        }
+        let Some(routed) = self.products.take_only() else { return Some(next) };
+        self.downs = Some(Downs::new(routed, next));
+        None
+    }
+
+    /// Whether a sum is that of the products that wait for one.
+    pub(crate) fn sums_up(&self, combination: &Combination, limits: CallLimits) -> bool {
+        let alone = self.combination.is_none();
+        alone && self.downs.as_ref().is_some_and(|downs| downs.takes(combination, limits))
+    }
+
+    /// Opens the call of a sum; nothing else may be open but what it sums up.
     pub(crate) fn combine(&mut self, combination: Combination) {
         self.combination = Some(combination);
     }
@@ -106,8 +134,18 @@ impl Open {
         self.convolution.is_some()
     }
 
-    /// The call; `None` if nothing is open.
+    /// The next of the calls that are open; `None` if nothing is.
     pub(crate) fn take(&mut self) -> Option<SharedCall> {
+        if let Some(downs) = self.downs.take() {
+            if let Some(sum) = self.combination.take() {
+                return Some(downs.call(sum, self.injection.take()));
+            }
+            let [routed, shared] = downs.apart();
+            self.products.push(routed);
+            let first = self.products.take(None, None);
+            self.products.push(shared);
+            return first;
+        }
         if let Some(plan) = self.plan.take() {
             return Some(plan.call(self.beside.take()));
         }
@@ -121,13 +159,14 @@ impl Open {
 
 impl Combination {
     fn takes(&self, injection: &Injection) -> bool {
-        let same = self.buffers.first() == Some(&injection.y)
+        let same = self.buffers[0] == injection.y
             && (self.rows, self.width) == (injection.rows, injection.width);
         same && injection.is_apart() && !self.buffers.contains(&injection.x)
     }
 
     fn call(self, injection: Option<Injection>) -> SharedCall {
-        let Self { used, rows, width, mut buffers } = self;
+        let Self { used, rows, width, buffers, .. } = self;
+        let mut buffers = buffers.to_vec();
         let streams = injection.as_ref().map_or(0, |injection| injection.streams);
         buffers.extend(injection.into_iter().flat_map(Injection::buffers));
         Combine { used, streams }.call(buffers, (rows, width))
@@ -143,136 +182,5 @@ impl Injection {
     /// Those that a kernel binds besides its own.
     pub(crate) fn buffers(self) -> [Held; 2] {
         [self.gains, self.x]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
-
-    use crate::testing::gpu;
-    use crate::{Gpu, GpuBuffer};
-    use gguf::TensorType;
-    use kernels::moe::{MoeChoice, SharedExpert};
-    use kernels::weight::WeightShape;
-    use kernels::{Activations, Device, Gemv, Hc, HcShape, Moe, Weight};
-    use lab::Random;
-
-    const SHAPE: HcShape = HcShape { streams: 4, width: 70, eps: 1e-6 };
-
-    fn values(gpu: &mut Gpu, seed: u64, len: usize) -> GpuBuffer {
-        let mut buffer = gpu.alloc(len).unwrap();
-        gpu.upload(&Random::new(seed).values(len, 2.0), &mut buffer);
-        buffer
-    }
-
-    fn words(gpu: &mut Gpu, buffer: &GpuBuffer) -> Vec<u32> {
-        let mut out = vec![0; buffer.len()];
-        gpu.recorder.download(buffer, &mut out).unwrap();
-        out
-    }
-
-    /// Bits of y and the streams with and without something between `make` and the injection, and
-    /// the kernels that were started without.
-    fn both_ways(
-        gpu: &mut Gpu,
-        rows: usize,
-        mut make: impl FnMut(&mut Gpu, &mut GpuBuffer),
-    ) -> usize {
-        let gains = values(gpu, 7, rows * SHAPE.streams);
-        let mut found = Vec::new();
-        let mut started = 0;
-        for apart in [true, false] {
-            let mut x = values(gpu, 8, (rows + 1) * SHAPE.streams * SHAPE.width);
-            let mut y = values(gpu, 9, rows * SHAPE.width);
-            started = gpu.recorder.dispatched;
-            make(gpu, &mut y);
-            if apart {
-                gpu.recorder.submit();
-            }
-            gpu.hc_inject(&SHAPE, &gains, &y, rows, &mut x);
-            gpu.recorder.submit();
-            started = gpu.recorder.dispatched - started;
-            found.push((words(gpu, &y), words(gpu, &x)));
-        }
-        assert!(found[0] == found[1], "{rows} rows");
-        assert_ne!(found[0].1, words_of_seed(8, (rows + 1) * SHAPE.streams * SHAPE.width));
-        started
-    }
-
-    fn words_of_seed(seed: u64, len: usize) -> Vec<u32> {
-        Random::new(seed).values(len, 2.0).iter().map(|v| v.to_bits()).collect()
-    }
-
-    #[test]
-    fn streams_take_a_product_with_the_same_bits() {
-        let Some(mut gpu) = gpu() else { return };
-        let bytes: Vec<u8> =
-            Random::new(1).values(96 * 70, 0.2).iter().flat_map(|v| v.to_le_bytes()).collect();
-        let shape = WeightShape { n_in: 96, n_out: 70, experts: 1 };
-        let weight = Weight::new("w", TensorType::F32, shape, bytes.into()).unwrap();
-        for limit in [u64::MAX, 8 << 10] {
-            gpu.part_limit = limit;
-            let matrix = gpu.load_matrix(&weight, Activations::F32).unwrap();
-            for rows in [1, 3, 6, 40] {
-                let from = values(&mut gpu, 2, rows * 96);
-                let started =
-                    both_ways(&mut gpu, rows, |gpu, y| gpu.matmul(&matrix, &from, rows, y));
-                // Products of many rows, and weights in parts, are left alone.
-                let alone = limit == u64::MAX && rows < 32;
-                assert!(if alone { started == 1 } else { started >= 2 }, "{rows} rows: {started}");
-            }
-        }
-        gpu.part_limit = u64::MAX;
-    }
-
-    /// Two gates that are the same, one made beside a plan and one alone, and what the plan chose.
-    #[test]
-    fn an_activation_beside_a_plan_has_the_same_bits() {
-        let Some(mut gpu) = gpu() else { return };
-        let choice = MoeChoice { experts: 40, used: 5 };
-        for (rows, len) in [(1, 96), (4, 4 * 640), (1, 90), (40, 96)] {
-            let logits = values(&mut gpu, 1, rows * 40);
-            let up = values(&mut gpu, 2, len);
-            let mut found = Vec::new();
-            for apart in [true, false] {
-                let mut gate = values(&mut gpu, 3, len);
-                let mut plan = gpu.new_plan();
-                let before = gpu.recorder.dispatched;
-                gpu.moe_plan(&logits, rows, choice, &mut plan);
-                if apart {
-                    gpu.recorder.submit();
-                }
-                gpu.swiglu(&mut gate, &up, len);
-                gpu.recorder.submit();
-                let started = gpu.recorder.dispatched - before;
-                // Rows that are no whole units are not left in 8 bits.
-                let together = !apart && rows < 8 && len % 32 == 0;
-                let want = if rows < 8 { 1 } else { 2 } + usize::from(!together);
-                assert_eq!(started, want, "{rows} rows, {len} values");
-                let (experts, _) = plan.chosen().unwrap();
-                found.push((words(&mut gpu, experts), words(&mut gpu, &gate)));
-            }
-            assert!(found[0] == found[1], "{rows} rows, {len} values");
-        }
-    }
-
-    #[test]
-    fn streams_take_the_sum_of_experts_with_the_same_bits() {
-        let Some(mut gpu) = gpu() else { return };
-        let choice = MoeChoice { experts: 16, used: 5 };
-        for rows in [1, 4, 40] {
-            let logits = values(&mut gpu, 1, rows * 16);
-            let mut plan = gpu.new_plan();
-            gpu.moe_plan(&logits, rows, choice, &mut plan);
-            let part = values(&mut gpu, 2, rows * 5 * SHAPE.width);
-            let (shared, gate) =
-                (values(&mut gpu, 3, rows * SHAPE.width), values(&mut gpu, 4, rows));
-            let started = both_ways(&mut gpu, rows, |gpu, y| {
-                let shared = SharedExpert { y: &shared, gate: &gate, width: SHAPE.width };
-                gpu.moe_combine(&plan, &part, shared, y);
-            });
-            assert_eq!(started, 1);
-        }
     }
 }

@@ -6,6 +6,7 @@
 //! kernel, with the text that it would have alone (`text`).
 
 mod convolution;
+mod expert_sum;
 mod ready;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ mod text;
 mod waiting;
 
 pub(crate) use convolution::{Conv, Convolution};
+pub(crate) use expert_sum::{Downs, ExpertSum};
 pub(crate) use ready::{Inputs, QuantisedRows, Ready};
 pub(crate) use waiting::{CallLimits, Products, Waiting};
 

@@ -126,16 +126,20 @@ impl Recorder {
     /// Appends a product, which may share its call with products before and after it. What it
     /// writes was noted in the buffer.
     pub(crate) fn add_product(&mut self, product: Waiting) {
-        if !self.open.accepts(&product, self.call_limits) {
+        if self.open.accepts(&product, self.call_limits) {
+            self.open.push(product);
+        } else if let Some(product) = self.open.beside_experts(product) {
             self.record_products();
+            self.open.push(product);
         }
-        self.open.push(product);
     }
 
     /// Appends the sum of experts, which may go on into the residual streams. What it writes was
     /// noted in the buffer.
     pub(crate) fn combine(&mut self, combination: Combination) {
-        self.record_products();
+        if !self.open.sums_up(&combination, self.call_limits) {
+            self.record_products();
+        }
         self.open.combine(combination);
     }
 
@@ -164,7 +168,7 @@ impl Recorder {
     }
 
     fn record_products(&mut self) {
-        if let Some(shared) = self.open.take() {
+        while let Some(shared) = self.open.take() {
             let buffers: Vec<Slice<'_>> = shared.buffers.iter().map(Held::slice).collect();
             let SharedCall { kernel, constants, grid, .. } = shared;
             let call = Call { kernel, buffers: &buffers, constants, grid };

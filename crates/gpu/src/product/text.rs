@@ -2,7 +2,7 @@
 
 use super::{Conv, Path, Product, RowsOf, Segment};
 use crate::formats::{Book, Values};
-use crate::shader::{Shader, read, write};
+use crate::shader::{Binding, Shader, read, write};
 use crate::tile::{UNROLL, Width};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -14,7 +14,7 @@ pub(super) const HEAD_WORDS: usize = 4;
 pub(super) const SEGMENT_WORDS: usize = 12;
 
 /// The parameters, as `Params` of `product/mod.rs` lays them out.
-const PARAMS: &str = "\
+pub(super) const PARAMS: &str = "\
 struct Segment {
     // Units of a weight row.
     units: u32,
@@ -66,9 +66,7 @@ pub(super) fn shader(kernel: &Product) -> Shader {
         bindings.push(read("x", "vec4<f32>"));
     }
     for book in kernel.books() {
-        // Few rows bring the table to workgroup memory, in vectors.
-        let ty = if matches!(kernel.width, Width::Few(_)) { "vec4<u32>" } else { "u32" };
-        bindings.push(read(book_binding(book, kernel.width), ty));
+        bindings.push(table_binding(book, kernel.width));
     }
     if kernel.rows == RowsOf::Experts {
         bindings.extend([read("tiles", "vec4<u32>"), read("order", "u32")]);
@@ -98,6 +96,12 @@ pub(super) fn shader(kernel: &Product) -> Shader {
     Shader { name, bindings, params, text }
 }
 
+/// The binding of a table. Few rows bring it to workgroup memory, in vectors.
+pub(super) fn table_binding(book: Book, width: Width) -> Binding {
+    let ty = if matches!(width, Width::Few(_)) { "vec4<u32>" } else { "u32" };
+    read(book_binding(book, width), ty)
+}
+
 /// Where the words of a table come from.
 fn book_binding(book: Book, width: Width) -> &'static str {
     match (book, width) {
@@ -113,7 +117,7 @@ fn book_binding(book: Book, width: Width) -> &'static str {
     }
 }
 
-fn suffix(book: Book) -> &'static str {
+pub(super) fn suffix(book: Book) -> &'static str {
     match book {
         Book::None => "none",
         Book::Iq4 => "iq4",
@@ -124,7 +128,7 @@ fn suffix(book: Book) -> &'static str {
 }
 
 /// The table and what fetches it.
-fn table(book: Book, width: Width) -> String {
+pub(super) fn table(book: Book, width: Width) -> String {
     let text = match (book, width) {
         (_, Width::Many(_)) => return String::new(),
         (Book::None, Width::Few(_)) => include_str!("../../shaders/no_book.wgsl").to_owned(),
@@ -139,21 +143,7 @@ fn table(book: Book, width: Width) -> String {
 
 /// The text of one segment; everything that it defines has its number in the name.
 fn piece(kernel: &Product, segment: &Segment, index: usize) -> String {
-    let layout = segment.format.layout();
-    let mut text = String::new();
-    let halves = matches!(layout.values, Values::ScaledHalves | Values::AffineHalves);
-    let affine = matches!(layout.values, Values::Affine | Values::AffineHalves);
-    let mut constants = segment.constants(kernel.width);
-    constants.extend([("HALVES", u32::from(halves)), ("AFFINE", u32::from(affine))]);
-    for (constant, value) in constants {
-        let _ = writeln!(text, "const {constant}: u32 = {value}u;");
-    }
-    layout.source.iter().for_each(|source| text.push_str(source));
-    text.push_str(match (segment.activations, layout.values.has_codes()) {
-        (Path::Int8, _) => include_str!("../../shaders/add_int8.wgsl"),
-        (Path::Float, true) => include_str!("../../shaders/add_coded.wgsl"),
-        (Path::Float, false) => include_str!("../../shaders/add_float.wgsl"),
-    });
+    let mut text = segment_text(segment, &segment.constants(kernel.width));
     text.push_str(match kernel.rows {
         RowsOf::Window => include_str!("../../shaders/product_rows.wgsl"),
         RowsOf::Experts => include_str!("../../shaders/product_experts.wgsl"),
@@ -164,13 +154,43 @@ fn piece(kernel: &Product, segment: &Segment, index: usize) -> String {
     } else {
         text.push_str(include_str!("../../shaders/product_many.wgsl"));
     }
+    numbered(&text, segment, index, &OWN)
+}
+
+/// Constants, and how a lane reads and multiplies a unit.
+pub(super) fn segment_text(segment: &Segment, constants: &[(&str, u32)]) -> String {
+    let layout = segment.format.layout();
+    let mut text = String::new();
+    let halves = matches!(layout.values, Values::ScaledHalves | Values::AffineHalves);
+    let affine = matches!(layout.values, Values::Affine | Values::AffineHalves);
+    let more = [("HALVES", u32::from(halves)), ("AFFINE", u32::from(affine))];
+    for (constant, value) in constants.iter().chain(&more) {
+        let _ = writeln!(text, "const {constant}: u32 = {value}u;");
+    }
+    layout.source.iter().for_each(|source| text.push_str(source));
+    text.push_str(match (segment.activations, layout.values.has_codes()) {
+        (Path::Int8, _) => include_str!("../../shaders/add_int8.wgsl"),
+        (Path::Float, true) => include_str!("../../shaders/add_coded.wgsl"),
+        (Path::Float, false) => include_str!("../../shaders/add_float.wgsl"),
+    });
+    text
+}
+
+/// A segment's text with its number behind what it defines and behind the names `own`.
+pub(super) fn numbered(
+    text: &str,
+    segment: &Segment,
+    index: usize,
+    own: &[&'static str],
+) -> String {
+    let book = segment.format.layout().book;
     let mut names: BTreeMap<&str, String> =
-        defined(&text).into_iter().map(|name| (name, format!("{name}_{index}"))).collect();
-    names.extend(OWN.iter().map(|&name| (name, format!("{name}_{index}"))));
-    names.extend(TABLE.iter().map(|&name| (name, format!("{name}_{}", suffix(layout.book)))));
+        defined(text).into_iter().map(|name| (name, format!("{name}_{index}"))).collect();
+    names.extend(own.iter().map(|&name| (name, format!("{name}_{index}"))));
+    names.extend(TABLE.iter().map(|&name| (name, format!("{name}_{}", suffix(book)))));
     names.insert("p", format!("p.s{index}"));
     names.insert("call", "p".to_owned());
-    renamed(&text, &names)
+    renamed(text, &names)
 }
 
 /// What becomes of a segment's results.
@@ -260,7 +280,7 @@ fn defined(text: &str) -> BTreeSet<&str> {
 }
 
 /// `text` with these names replaced, but for those of fields.
-fn renamed(text: &str, names: &BTreeMap<&str, String>) -> String {
+pub(super) fn renamed(text: &str, names: &BTreeMap<&str, String>) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 4);
     let mut before = "";
     for token in Tokens(text) {
@@ -296,7 +316,7 @@ impl<'a> Iterator for Tokens<'a> {
 }
 
 impl Segment {
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let path = match self.activations {
             Path::Int8 => "int8",
             Path::Float => "f32",

@@ -12,7 +12,7 @@ use bytemuck::{Pod, Zeroable};
 use std::collections::BTreeMap;
 
 /// Bytes of workgroup memory that every device has.
-const WORKGROUP_BYTES: u32 = 16 << 10;
+pub(super) const WORKGROUP_BYTES: u32 = 16 << 10;
 
 /// Parameters of a segment, as the text of product kernels declares them.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -151,8 +151,13 @@ impl Products {
         (!waiting.is_empty()).then(|| call(&waiting, injection, convolution))
     }
 
-    pub(super) fn waiting(&self) -> &[Waiting] {
+    pub(crate) fn waiting(&self) -> &[Waiting] {
         &self.0
+    }
+
+    /// The only one, which no longer waits; `None` if there are more or none.
+    pub(crate) fn take_only(&mut self) -> Option<Waiting> {
+        if self.0.len() == 1 { self.0.pop() } else { None }
     }
 }
 
