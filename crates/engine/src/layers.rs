@@ -149,11 +149,12 @@ fn gdn_layer<B: Backend>(
     (u, y): (&B::Buffer, &mut B::Buffer),
 ) {
     let (shape, rows) = (&layer.shape, window.rows());
-    // Products of the same rows follow each other: a device may do them at once.
-    backend.matmul(&layer.qkv, u, rows, &mut s.m);
+    // Products of the same rows follow each other: a device may do them at once, and convolve the
+    // last one's results as it makes them.
     backend.matmul(&layer.gate, u, rows, &mut s.z);
     backend.matmul(&layer.alpha, u, rows, &mut s.alpha);
     backend.matmul(&layer.beta, u, rows, &mut s.beta);
+    backend.matmul(&layer.qkv, u, rows, &mut s.m);
     backend.gdn_conv(shape, &layer.conv, window, state, (&s.m, &mut s.qkv));
     let input = layer.scan_input(&s.qkv, &s.alpha, &s.beta);
     backend.gdn_scan(shape, window, input, state, &mut s.o);

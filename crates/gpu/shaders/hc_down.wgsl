@@ -42,6 +42,15 @@ fn stage(base: u32, stream: u32, first_row: u32, count: u32, thread: u32) {
     }
 }
 
+// Adds the products with unit i, which is at `place` of the stage.
+fn add(unit: Unit, i: u32, place: u32, sums: ptr<function, array<f32, T>>) {
+    if i < UNITS {
+        for (var t = 0u; t < T; t++) {
+            (*sums)[t] = add_product(unit, staged_input(t, place), (*sums)[t]);
+        }
+    }
+}
+
 fn down(block: u32, stream: u32, first_row: u32, count: u32, thread: u32) {
     let lane = thread % LANES;
     let weight = min(block * GROUPS + thread / LANES, p.rank - 1u);
@@ -55,19 +64,23 @@ fn down(block: u32, stream: u32, first_row: u32, count: u32, thread: u32) {
         for (var k = 0u; k < AHEAD; k++) {
             units[k] = load(first_unit + min(lane + (first + k) * LANES, UNITS - 1u));
         }
-        for (var k = 0u; k < AHEAD; k++) {
-            let step = first + k;
-            if step < STEPS && step % STAGE_STEPS == 0u {
-                let base = select(step * LANES, 0u, STAGE >= UNITS);
-                workgroupBarrier();
-                stage(base, stream, first_row, count, thread);
+        if STAGE >= UNITS {
+            if first == 0u {
+                stage(0u, stream, first_row, count, thread);
                 workgroupBarrier();
             }
-            if lane + step * LANES < UNITS {
-                for (var t = 0u; t < T; t++) {
-                    let x = staged_input(t, lane + step % STAGE_STEPS * LANES);
-                    sums[t] = add_product(units[k], x, sums[t]);
+            for (var k = 0u; k < AHEAD; k++) {
+                add(units[k], lane + (first + k) * LANES, lane + (first + k) * LANES, &sums);
+            }
+        } else {
+            for (var k = 0u; k < AHEAD; k++) {
+                let step = first + k;
+                if step < STEPS && step % STAGE_STEPS == 0u {
+                    workgroupBarrier();
+                    stage(step * LANES, stream, first_row, count, thread);
+                    workgroupBarrier();
                 }
+                add(units[k], lane + step * LANES, lane + step % STAGE_STEPS * LANES, &sums);
             }
         }
     }

@@ -173,6 +173,24 @@ mod tests {
         }
     }
 
+    /// Those of attention and of reads of the streams have tests of their own; how much products
+    /// take is known before they are called.
+    #[test]
+    fn the_others_keep_to_the_workgroup_memory_of_every_device() {
+        for kernel in all() {
+            if matches!(kernel, Kernel::Qsa(_) | Kernel::Hc(_) | Kernel::Product(_)) {
+                continue;
+            }
+            let shader = kernel.shader();
+            let module = naga::front::wgsl::parse_str(&shader.text).expect("a shader");
+            let globals = module.global_variables.iter().map(|(_, variable)| variable);
+            let shared = globals.filter(|variable| variable.space == naga::AddressSpace::WorkGroup);
+            let bytes = |ty| module.types[ty].inner.size(module.to_ctx());
+            let taken: u32 = shared.map(|variable| bytes(variable.ty)).sum();
+            assert!(taken <= 16 << 10, "{taken} bytes: {}", shader.name);
+        }
+    }
+
     #[test]
     fn names_tell_kernels_apart() {
         let names: HashSet<_> = all().into_iter().map(|k| k.shader().name).collect();

@@ -184,3 +184,29 @@ fn down_projections_are_summed_up_with_the_same_bits() {
         }
     }
 }
+
+/// More experts than a workgroup has room for: the products wait, and then they go on alone.
+#[test]
+fn down_projections_of_many_experts_are_summed_up_apart() {
+    let Some(mut gpu) = gpu() else { return };
+    let width = SHAPE.width;
+    let down = gpu.load_matrix(&weight(TensorType::F32, 32, width, 40), Activations::F32).unwrap();
+    let one = gpu.load_matrix(&weight(TensorType::F32, 32, width, 1), Activations::F32).unwrap();
+    let logits = values(&mut gpu, 1, 40);
+    let mut plan = gpu.new_plan();
+    gpu.moe_plan(&logits, 1, MoeChoice { experts: 40, used: 35 }, &mut plan);
+    let (act, shared_act) = (values(&mut gpu, 2, 35 * 32), values(&mut gpu, 3, 32));
+    let gate = values(&mut gpu, 4, 1);
+    let (mut part, mut shared_y) = (values(&mut gpu, 5, 35 * width), values(&mut gpu, 6, width));
+    let mut apart = true;
+    let started = both_ways(&mut gpu, 1, |gpu, y| {
+        gpu.moe_down(&plan, &down, &act, &mut part);
+        gpu.matmul(&one, &shared_act, 1, &mut shared_y);
+        if std::mem::take(&mut apart) {
+            gpu.recorder.submit();
+        }
+        let shared = SharedExpert { y: &shared_y, gate: &gate, width };
+        gpu.moe_combine(&plan, &part, shared, y);
+    });
+    assert_eq!(started, 3);
+}
