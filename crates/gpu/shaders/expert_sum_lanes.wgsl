@@ -16,16 +16,16 @@ fn lane_sums(row: u32, weight_row: u32, thread: u32) {
             }
         }
         for (var b = 0u; b < BATCH; b++) {
-            let input = (row * COUNT + min(first + b, COUNT - 1u)) * UNITS;
+            // Beyond the end the last one is multiplied again, to the same sum.
+            let j = min(first + b, COUNT - 1u);
+            let input = (row * COUNT + j) * UNITS;
             var sum = 0.0;
             for (var k = 0u; k < STEPS; k++) {
                 let i = lane + k * LANES;
                 let x = load_x(input + min(i, UNITS - 1u));
                 sum = select(sum, add_product(units[b * STEPS + k], x, sum), i < UNITS);
             }
-            if first + b < COUNT {
-                partials[(FIRST + first + b) * THREADS + thread] = sum;
-            }
+            partials[(FIRST + j) * THREADS + thread] = sum;
         }
     }
 }

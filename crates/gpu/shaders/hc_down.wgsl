@@ -27,16 +27,35 @@ fn staged_input(t: u32, i: u32) -> Input {
     return out;
 }
 
-fn stage(base: u32, stream: u32, first_row: u32, count: u32, thread: u32) {
+// Some vectors of the rows' stream and of the norm's weights.
+struct Vectors {
+    x: array<vec4<f32>, VECTORS * T>,
+    norm: array<vec4<f32>, VECTORS>,
+}
+
+fn ask(base: u32, stream: u32, first_row: u32, count: u32, thread: u32) -> Vectors {
+    var asked: Vectors;
     for (var v = 0u; v < VECTORS; v++) {
         let i = thread + v * THREADS;
         if i < 8u * min(STAGE, UNITS - base) {
-            let weight = norm_four(stream, 8u * base + i);
+            asked.norm[v] = norm_four(stream, 8u * base + i);
             for (var t = 0u; t < T; t++) {
                 // Beyond the end the last row is multiplied again and not stored.
                 let row = first_row + min(t, count - 1u);
-                let four = x_four(row * STREAMS + stream, 8u * base + i);
-                staged[(t * 8u + i % 8u) * PITCH + i / 8u] = four * weight;
+                asked.x[v * T + t] = x_four(row * STREAMS + stream, 8u * base + i);
+            }
+        }
+    }
+    return asked;
+}
+
+fn stage(asked: ptr<function, Vectors>, base: u32, thread: u32) {
+    for (var v = 0u; v < VECTORS; v++) {
+        let i = thread + v * THREADS;
+        if i < 8u * min(STAGE, UNITS - base) {
+            for (var t = 0u; t < T; t++) {
+                let to = (t * 8u + i % 8u) * PITCH + i / 8u;
+                staged[to] = (*asked).x[v * T + t] * (*asked).norm[v];
             }
         }
     }
@@ -59,6 +78,8 @@ fn down(block: u32, stream: u32, first_row: u32, count: u32, thread: u32) {
     for (var t = 0u; t < T; t++) {
         sums[t] = 0.0;
     }
+    // Asked for before the weights, whose decoding waits for them.
+    var asked = ask(0u, stream, first_row, count, thread);
     for (var first = 0u; first < STEPS; first += AHEAD) {
         var units: array<Unit, AHEAD>;
         for (var k = 0u; k < AHEAD; k++) {
@@ -66,7 +87,7 @@ fn down(block: u32, stream: u32, first_row: u32, count: u32, thread: u32) {
         }
         if STAGE >= UNITS {
             if first == 0u {
-                stage(0u, stream, first_row, count, thread);
+                stage(&asked, 0u, thread);
                 workgroupBarrier();
             }
             for (var k = 0u; k < AHEAD; k++) {
@@ -77,8 +98,10 @@ fn down(block: u32, stream: u32, first_row: u32, count: u32, thread: u32) {
                 let step = first + k;
                 if step < STEPS && step % STAGE_STEPS == 0u {
                     workgroupBarrier();
-                    stage(step * LANES, stream, first_row, count, thread);
+                    stage(&asked, step * LANES, thread);
                     workgroupBarrier();
+                    let next = min((step + STAGE_STEPS) * LANES, UNITS - 1u);
+                    asked = ask(next, stream, first_row, count, thread);
                 }
                 add(units[k], lane + step * LANES, lane + step % STAGE_STEPS * LANES, &sums);
             }

@@ -8,8 +8,12 @@ fn side_place(row: u32, stream: u32) -> u32 {
     return p.side_at + (row * STREAMS + stream) * (1u + INJECT);
 }
 
+fn scale_from(squares: f32) -> f32 {
+    return norm_scale(fma(squares, p.by_width, p.eps));
+}
+
 fn scale_of(row: u32, stream: u32) -> f32 {
-    return norm_scale(fma(part_at(side_place(row, stream)), p.by_width, p.eps));
+    return scale_from(part_at(side_place(row, stream)));
 }
 
 fn normed(x: f32, scale: f32, norm: f32) -> f32 {

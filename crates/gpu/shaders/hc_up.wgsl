@@ -27,14 +27,61 @@ fn low_input(t: u32, i: u32) -> Input {
     return out;
 }
 
-// Four values of `low_at`.
-fn low_four(row: u32, i: u32) -> vec4<f32> {
+// What a thread mixes, if it does.
+struct Mixed {
+    row: u32,
+    column: u32,
+    here: bool,
+}
+
+// What the low values of a thread are made of, and what it mixes in the end: asked for before the
+// weights, whose decoding waits for them.
+struct Asked {
+    products: array<vec4<f32>, VECTORS * STREAMS>,
+    squares: array<f32, VECTORS * STREAMS>,
+    x: array<f32, STREAMS>,
+    norm: array<f32, STREAMS>,
+    x_squares: array<f32, STREAMS>,
+}
+
+// Row and first column of vector v of the low values.
+fn low_place(v: u32, first_row: u32, count: u32) -> vec2<u32> {
+    // Beyond the end the last row is multiplied again and not stored.
+    return vec2(first_row + min(v / (8u * UNITS), count - 1u), 4u * (v % (8u * UNITS)));
+}
+
+fn ask(first_row: u32, count: u32, thread: u32, mixed_at: Mixed) -> Asked {
+    var asked: Asked;
+    for (var k = 0u; k < VECTORS; k++) {
+        let v = thread + k * THREADS;
+        let place = low_place(v, first_row, count);
+        if RANK % 4u == 0u && v < T * 8u * UNITS && place.y < RANK {
+            for (var s = 0u; s < STREAMS; s++) {
+                let first = (place.x * STREAMS + s) * RANK + place.y;
+                asked.products[k * STREAMS + s] = part[first / 4u];
+                asked.squares[k * STREAMS + s] = part_at(side_place(place.x, s));
+            }
+        }
+    }
+    if mixed_at.here {
+        for (var s = 0u; s < STREAMS; s++) {
+            let at = (mixed_at.row * STREAMS + s) * p.width + mixed_at.column;
+            asked.x[s] = x[at / 4u][at % 4u];
+            asked.norm[s] = norm[s * p.width + mixed_at.column];
+            asked.x_squares[s] = part_at(side_place(mixed_at.row, s));
+        }
+    }
+    return asked;
+}
+
+// Four values of `low_at`, of vector k of the thread.
+fn low_four(asked: ptr<function, Asked>, k: u32, row: u32, column: u32) -> vec4<f32> {
     var four = vec4(0.0);
     if RANK % 4u == 0u {
-        if 4u * i < RANK {
+        if column < RANK {
             for (var s = 0u; s < STREAMS; s++) {
-                let products = part[(row * STREAMS + s) * (RANK / 4u) + i];
-                four = fma(vec4(scale_of(row, s)), products, four);
+                let scale = scale_from((*asked).squares[k * STREAMS + s]);
+                four = fma(vec4(scale), (*asked).products[k * STREAMS + s], four);
             }
             four *= BY_STREAMS;
             four = vec4(silu(four.x), silu(four.y), silu(four.z), silu(four.w));
@@ -42,21 +89,21 @@ fn low_four(row: u32, i: u32) -> vec4<f32> {
         return four;
     }
     for (var j = 0u; j < 4u; j++) {
-        if 4u * i + j < RANK {
-            four[j] = low_at(row, 4u * i + j);
+        if column + j < RANK {
+            four[j] = low_at(row, column + j);
         }
     }
     return four;
 }
 
-fn make_lows(first_row: u32, count: u32, thread: u32) {
+fn make_lows(asked: ptr<function, Asked>, first_row: u32, count: u32, thread: u32) {
     for (var k = 0u; k < VECTORS; k++) {
         let v = thread + k * THREADS;
         if v < T * 8u * UNITS {
-            let t = v / (8u * UNITS);
+            let place = low_place(v, first_row, count);
             let i = v % (8u * UNITS);
-            // Beyond the end the last row is multiplied again and not stored.
-            lows[(t * 8u + i % 8u) * PITCH + i / 8u] = low_four(first_row + min(t, count - 1u), i);
+            let to = (v / (8u * UNITS) * 8u + i % 8u) * PITCH + i / 8u;
+            lows[to] = low_four(asked, k, place.x, place.y);
         }
     }
 }
@@ -86,14 +133,7 @@ fn main(
     let row = first_row + min(thread / COLUMNS, count - 1u);
     let at = min(group.x * COLUMNS + thread % COLUMNS, p.width - 1u);
     let here = thread / COLUMNS < count && group.x * COLUMNS + thread % COLUMNS < p.width;
-    var normed_x: array<f32, STREAMS>;
-    if here {
-        for (var s = 0u; s < STREAMS; s++) {
-            let place = (row * STREAMS + s) * p.width + at;
-            let value = x[place / 4u][place % 4u];
-            normed_x[s] = normed(value, scale_of(row, s), norm[s * p.width + at]);
-        }
-    }
+    var asked = ask(first_row, count, thread, Mixed(row, at, here));
     var sums: array<f32, T>;
     for (var t = 0u; t < T; t++) {
         sums[t] = 0.0;
@@ -104,7 +144,7 @@ fn main(
             units[k] = load(first_unit + min(lane + (first + k) * LANES, UNITS - 1u));
         }
         if first == 0u {
-            make_lows(first_row, count, thread);
+            make_lows(&asked, first_row, count, thread);
             workgroupBarrier();
         }
         for (var k = 0u; k < AHEAD; k++) {
@@ -128,7 +168,8 @@ fn main(
             for (var i = 1u; i < min(LANES, UNITS); i++) {
                 gate += partials[first + i];
             }
-            mix = fma(sigmoid(gate), normed_x[s], mix);
+            let n = normed(asked.x[s], scale_from(asked.x_squares[s]), asked.norm[s]);
+            mix = fma(sigmoid(gate), n, mix);
         }
         mix *= BY_STREAMS;
         u[row * p.width + at] = mix;
