@@ -149,11 +149,12 @@ fn gdn_layer<B: Backend>(
     (u, y): (&B::Buffer, &mut B::Buffer),
 ) {
     let (shape, rows) = (&layer.shape, window.rows());
-    // Products of the same rows follow each other: a device may do them at once.
-    backend.matmul(&layer.qkv, u, rows, &mut s.m);
+    // Products of the same rows follow each other: a device may do them at once, and convolve the
+    // last one's results as it makes them.
     backend.matmul(&layer.gate, u, rows, &mut s.z);
     backend.matmul(&layer.alpha, u, rows, &mut s.alpha);
     backend.matmul(&layer.beta, u, rows, &mut s.beta);
+    backend.matmul(&layer.qkv, u, rows, &mut s.m);
     backend.gdn_conv(shape, &layer.conv, window, state, (&s.m, &mut s.qkv));
     let input = layer.scan_input(&s.qkv, &s.alpha, &s.beta);
     backend.gdn_scan(shape, window, input, state, &mut s.o);
@@ -244,13 +245,15 @@ fn moe_layer<B: Backend>(
     s: &mut MoeScratch<B>,
     (u, y): (&B::Buffer, &mut B::Buffer),
 ) {
+    // Beside the plan, where a device can do both at once.
+    backend.swiglu(&mut s.shared_gate, &s.shared_up, rows * layer.shared_ff);
+
     let stored = layer.stored.as_ref();
     let experts = ExpertMatrices { gate_up: layer.experts.gate_up(), down: &layer.down, stored };
     backend.moe_experts(&s.plan, experts, u, (&mut s.act, &mut s.part));
 
-    backend.swiglu(&mut s.shared_gate, &s.shared_up, rows * layer.shared_ff);
+    // All down projections follow each other, so that a device may add them up as it makes them.
     backend.matmul(&layer.shared_down, &s.shared_gate, rows, &mut s.shared);
-
     let shared = SharedExpert { y: &s.shared, gate: &s.shared_gate_inp, width: layer.width };
     backend.moe_combine(&s.plan, &s.part, shared, y);
 }

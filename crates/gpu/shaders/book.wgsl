@@ -3,8 +3,12 @@
 var<workgroup> book: array<u32, BOOK>;
 
 fn fetch_book(thread: u32, threads: u32) {
-    for (var i = thread; i < BOOK; i += threads) {
-        book[i] = book_source[i];
+    for (var i = thread; i < BOOK / 4u; i += threads) {
+        let four = book_source[i];
+        book[4u * i] = four.x;
+        book[4u * i + 1u] = four.y;
+        book[4u * i + 2u] = four.z;
+        book[4u * i + 3u] = four.w;
     }
     workgroupBarrier();
 }

@@ -1,4 +1,4 @@
-// y = sum over the choices of weight * part, in order, then sigma(gate) * shared.
+// y = sum over the USED choices of weight * part, in order, then sigma(gate) * shared.
 
 @compute @workgroup_size(THREADS)
 fn main(
@@ -6,15 +6,15 @@ fn main(
     @builtin(local_invocation_index) thread: u32,
 ) {
     let i = (group.x + group.y * p.grid) * THREADS + thread;
-    if i >= p.rows * p.width {
+    if i >= p.rows * p.y_width {
         return;
     }
-    let row = i / p.width;
-    let column = i % p.width;
+    let row = i / p.y_width;
+    let column = i % p.y_width;
     var sum = 0.0;
-    for (var j = 0u; j < p.first; j++) {
-        let pair = row * p.first + j;
-        sum = fma(weights[pair], part[pair * p.width + column], sum);
+    for (var j = 0u; j < USED; j++) {
+        let pair = row * USED + j;
+        sum = fma(weights[pair], part[pair * p.y_width + column], sum);
     }
-    out[i] = fma(sigmoid(gate[row]), x[i], sum);
+    leave(row, column, fma(sigmoid(gate[row]), shared_y[i], sum));
 }

@@ -1,27 +1,33 @@
 // The whole plan of a window with at most THREADS pairs, by one workgroup: experts of its rows, pairs
 // sorted by expert, and tiles of up to p.tile pairs of one expert. A pair is a thread: it counts
-// the pairs before it.
-
-const GROUPS: u32 = THREADS / GROUP;
+// the pairs before it. Further workgroups do what is needed besides.
 
 var<workgroup> expert_of: array<u32, THREADS>;
 // The pair's place in the order, and 1 where it begins a tile.
 var<workgroup> places: array<vec2<u32>, THREADS>;
 
+fn take(pair: u32, expert: u32) {
+    experts[pair] = expert;
+    expert_of[pair] = expert;
+}
+
 @compute @workgroup_size(THREADS)
-fn main(@builtin(local_invocation_index) thread: u32) {
-    for (var row = 0u; row < p.rows; row += GROUPS) {
-        choose(row + thread / GROUP, row + thread / GROUP < p.rows, thread);
-        workgroupBarrier();
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    if group.x > 0u {
+        beside(group.x - 1u, thread);
+        return;
     }
-    storageBarrier();
+    for (var row = 0u; row < p.rows; row += ROWS) {
+        choose(row + thread / GROUP, row + thread / GROUP < p.rows, thread);
+    }
     let pairs = p.rows * p.used;
     var mine = 0xffffffffu;
     if thread < pairs {
-        mine = experts[thread];
+        mine = expert_of[thread];
     }
-    expert_of[thread] = mine;
-    workgroupBarrier();
     var place = 0u;
     var rank = 0u;
     var count = 0u;

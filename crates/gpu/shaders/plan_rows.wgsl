@@ -1,5 +1,9 @@
 // A workgroup's row.
 
+fn take(pair: u32, expert: u32) {
+    experts[pair] = expert;
+}
+
 @compute @workgroup_size(THREADS)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,

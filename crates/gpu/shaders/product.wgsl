@@ -14,7 +14,7 @@ fn product(block: u32, index: u32, thread: u32) {
     let first_row = (block * GROUPS + thread / LANES) * R;
     var x_rows: array<u32, T>;
     for (var t = 0u; t < T; t++) {
-        // Beyond the end the last row is multiplied again and not stored.
+        // Beyond the end it is the last row again, which is not stored.
         x_rows[t] = x_row(tile, min(t, tile.count - 1u)) * p.units;
     }
     var sums: array<f32, SUMS>;
@@ -29,9 +29,11 @@ fn product(block: u32, index: u32, thread: u32) {
                 let row = tile.base + min(first_row + r, p.weight_rows - 1u);
                 let unit = load(row * p.units + at);
                 for (var t = 0u; t < T; t++) {
-                    let x = load_x(x_rows[t] + at);
-                    let before = sums[r * T + t];
-                    sums[r * T + t] = select(before, add_product(unit, x, before), valid);
+                    if t == 0u || t < multiplied(tile) {
+                        let x = load_x(x_rows[t] + at);
+                        let before = sums[r * T + t];
+                        sums[r * T + t] = select(before, add_product(unit, x, before), valid);
+                    }
                 }
             }
         }
@@ -51,7 +53,8 @@ fn product(block: u32, index: u32, thread: u32) {
         let row = (block * GROUPS + o % GROUPS) * R + v / T;
         let t = v % T;
         if row < p.weight_rows && t < tile.count {
-            y[y_row(tile, t) * p.y_width + p.y_first + row] = sum;
+            leave(y_row(tile, t), p.y_first + row, sum);
         }
     }
+    finish(block, thread);
 }

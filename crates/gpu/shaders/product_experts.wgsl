@@ -21,3 +21,8 @@ fn x_row(tile: Tile, t: u32) -> u32 {
 fn y_row(tile: Tile, t: u32) -> u32 {
     return order[tile.first + t];
 }
+
+// In windows of few rows most tiles have a single pair.
+fn multiplied(tile: Tile) -> u32 {
+    return tile.count;
+}

@@ -17,3 +17,8 @@ fn x_row(tile: Tile, t: u32) -> u32 {
 fn y_row(tile: Tile, t: u32) -> u32 {
     return tile.first + t;
 }
+
+// Most tiles are full: rows beyond the end are multiplied, too.
+fn multiplied(tile: Tile) -> u32 {
+    return T;
+}

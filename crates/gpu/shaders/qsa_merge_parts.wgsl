@@ -1,5 +1,6 @@
 // Splits of a row put together: a workgroup for each head. Each thread finds the factors of some
-// splits, then adds up some units of 4 values over all splits.
+// splits, then adds up some units of 4 values over all splits. What a thread made last may be left in
+// 8 bits, too.
 
 // Loads of a thread that are on their way at once.
 const BATCH: u32 = 8u;
@@ -38,6 +39,7 @@ fn main(
     for (var split = 0u; split < splits; split++) {
         total = join_total(factors[split], total, states[split].y);
     }
+    var result = vec4(0u);
     for (var unit = thread; unit < UNITS; unit += THREADS) {
         var sums = vec4(0.0);
         for (var start = 0u; start < splits; start += BATCH) {
@@ -55,8 +57,10 @@ fn main(
             let d = 4u * unit + c;
             if d < HEAD {
                 let gate = q[((row * HEADS + head) * 2u + 1u) * HEAD + d];
-                o[(row * HEADS + head) * HEAD + d] = finished(sums[c], total, gate, seen.count);
+                result[c] = finished(sums[c], total, gate, seen.count);
+                o[(row * HEADS + head) * HEAD + d] = result[c];
             }
         }
     }
+    leave_codes((row * HEADS + head) * UNITS, thread, bitcast<vec4<f32>>(result));
 }

@@ -1,12 +1,7 @@
 // out = silu(gate) * up, four values at a time, and the same in 8 bits.
 
-@compute @workgroup_size(THREADS)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-) {
-    let i = (group.x + group.y * p.grid) * THREADS + thread;
-    let here = i < p.rows * p.width;
+// All threads of the workgroup call it; `i` counts vectors of four.
+fn swiglu_four(i: u32, thread: u32, here: bool) {
     var four = vec4(0.0);
     if here {
         let pair = gate_and_up(i);

@@ -47,8 +47,6 @@ pub(crate) enum Elementwise {
     Pad,
     /// Vectors of x as codes and scales; `width` is their number.
     Quantise,
-    /// The weighted sum of a row's `first` parts, and the shared expert.
-    Combine,
 }
 
 impl Elementwise {
@@ -65,7 +63,6 @@ impl Elementwise {
         Self::ScatterRows,
         Self::Pad,
         Self::Quantise,
-        Self::Combine,
     ];
 
     pub(crate) fn shader(self) -> Shader {
@@ -111,11 +108,6 @@ impl Elementwise {
                 with_codes(&["x"]),
                 include_str!("../shaders/swiglu_from_rows.wgsl"),
             ),
-            Self::Combine => (
-                "combine",
-                vec![out, x, read("part", "f32"), read("weights", "f32"), read("gate", "f32")],
-                include_str!("../shaders/combine.wgsl"),
-            ),
         };
         let mut sources = vec![include_str!("../shaders/math.wgsl"), source];
         match self {
@@ -123,6 +115,7 @@ impl Elementwise {
             Self::SwigluCodes | Self::SwigluPairCodes | Self::SwigluRowsCodes => sources.extend([
                 include_str!("../shaders/swiglu_codes.wgsl"),
                 include_str!("../shaders/codes.wgsl"),
+                include_str!("../shaders/swiglu_codes_main.wgsl"),
             ]),
             _ => {}
         }

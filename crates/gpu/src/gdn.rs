@@ -1,9 +1,10 @@
 //! Family `gdn`: a dispatch each for the convolution, the delta rule and the output gate.
 
-use crate::buffer::GpuBuffer;
+use crate::buffer::{GpuBuffer, Held};
 use crate::device::Gpu;
 use crate::kernel::Kernel;
 use crate::params::params;
+use crate::product::{Conv, Convolution};
 use crate::recorder::{Call, spread};
 use crate::runs::{RunWords, assert_room};
 use crate::shader::{Shader, read, write};
@@ -110,7 +111,11 @@ impl GdnKernel {
                     read("runs", "u32"),
                 ];
                 let columns = include_str!("../shaders/columns.wgsl");
-                let sources = [math, runs, columns, include_str!("../shaders/gdn_conv.wgsl")];
+                let (main, conv) = (
+                    include_str!("../shaders/columns_main.wgsl"),
+                    include_str!("../shaders/gdn_conv.wgsl"),
+                );
+                let sources = [math, runs, columns, main, conv];
                 Shader::new::<ConvParams>("gdn_conv", &constants, bindings, &sources)
             }
             Self::Scan(width) => {
@@ -170,6 +175,18 @@ impl Gdn for Gpu {
         let chunks = RunWords::of_chunks(window, kernel - 1);
         let Some(words) = self.recorder.constants(&chunks.words) else { return };
         let params = ConvParams { channels: channels as u32, slot_len: state.conv.len as u32 };
+        let convolution = Convolution {
+            conv: Conv { segment: 0, taps: kernel as u32, slot_len: params.slot_len },
+            rows: window.rows(),
+            m: Held::new(m),
+            others: [&*out, &state.conv.buffer, taps].map(Held::new),
+            runs: (words, chunks.len() as u32),
+        };
+        if self.recorder.convolve(convolution) {
+            out.touch();
+            state.conv.buffer.touch();
+            return;
+        }
         let call = Call {
             kernel: Kernel::Gdn(GdnKernel::Conv(kernel as u32)),
             buffers: &[out.all(), state.conv.buffer.all(), m.all(), taps.all()],

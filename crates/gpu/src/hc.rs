@@ -2,15 +2,19 @@
 //! `up` with gates and mix. Many rows go through kernels for many, with the same bits.
 //! Streams that are no whole units, and ranks beyond reason, take a plain route of their own.
 
+#[cfg(test)]
+mod tests;
+
 use crate::buffer::{GpuBuffer, Held, Slice};
 use crate::device::Gpu;
 use crate::formats::{Book, UNIT};
 use crate::hc_kernels::{
-    DOWN_LANES, DOWN_MANY, HcKernel, HcParams, HcStep, MOST_RANK, MOST_TOKENS, THREADS, up_columns,
-    up_lanes, up_tokens,
+    DOWN_LANES, DOWN_MANY, HcKernel, HcParams, HcStep, MOST_RANK, MOST_TOKENS, THREADS, down_stage,
+    up_columns, up_lanes, up_tokens,
 };
 use crate::kernel::Kernel;
 use crate::matrix::{Decoded, Matrix, Part};
+use crate::open::Injection;
 use crate::product::{Inputs, Ready};
 use crate::recorder::{Call, MAX_GRID, spread};
 use crate::scratch::Scratch;
@@ -82,8 +86,14 @@ impl Hc for Gpu {
         let len = rows * streams * width;
         assert!(x.len() >= len && y.len() >= rows * width, "{rows} rows of {width} values");
         assert!(weights.len() >= rows * streams, "weights of {rows} rows");
-        let kernel =
-            HcKernel { step: HcStep::Inject, streams: streams as u32, inject: true, split: true };
+        x.touch();
+        let (streams, x_held) = (streams as u32, Held::new(x));
+        let (gains, y_held) = (Held::new(weights), Held::new(y));
+        let injection = Injection { streams, rows, width, gains, y: y_held, x: x_held };
+        if self.recorder.inject(&injection) {
+            return;
+        }
+        let kernel = HcKernel { step: HcStep::Inject, streams, inject: true, split: true };
         let grid = spread(len.div_ceil(THREADS));
         let params = HcParams {
             rows: rows as u32,
@@ -143,31 +153,46 @@ impl Gpu {
 
     fn read_few(&mut self, read: &Read<'_>) -> Option<()> {
         let Read { shape, w, x, rows, part, params, inject, .. } = read;
-        let HcShape { streams, width, .. } = *shape;
-        let (down, up) = (&w.down.parts[0], &w.up.parts[0]);
-        let tokens = (*rows).min(MOST_TOKENS);
-        let kernel = read.kernel(HcStep::Down(w.down.format, tokens as u32));
+        let (weight, format) = (&w.down.parts[0], w.down.format);
+        let (tokens, units) = ((*rows).clamp(1, MOST_TOKENS), shape.width / UNIT);
+        let stage = down_stage(units, tokens, self.recorder.workgroup_memory());
+        let (tokens_u32, units) = (tokens as u32, units as u32);
+        let kernel = read.kernel(HcStep::Down { format, tokens: tokens_u32, units, stage });
         let blocks = w.down.n_out.div_ceil(DOWN_ROWS) + tokens;
-        let grid = [blocks as u32, streams as u32, rows.div_ceil(tokens.max(1)) as u32];
-        let (w_all, norm) = (down.buffer.all(), w.norm.all());
+        let grid = [blocks as u32, shape.streams as u32, rows.div_ceil(tokens) as u32];
+        let (w_all, norm) = (weight.buffer.all(), w.norm.all());
         let book = self.book_of(w.down)?;
         let mut buffers = vec![part.all(), w_all, w_all, x.all(), norm, *inject];
         buffers.extend(book.iter().map(|book| book.all()));
         let call = Call { kernel, buffers: &buffers, constants: None, grid };
-        self.recorder.dispatch(&call, &with_planes(*params, down));
+        self.recorder.dispatch(&call, &with_planes(*params, weight));
+        self.up_few(read)
+    }
 
-        let units = w.up.units();
-        let tokens = up_tokens(*rows, units);
-        let kernel = read.kernel(HcStep::Up(w.up.format, tokens as u32, units as u32));
+    fn up_few(&mut self, read: &Read<'_>) -> Option<()> {
+        let Read { shape, w, x, rows, part, params, u, .. } = read;
+        let HcShape { streams, width, .. } = *shape;
+        let (weight, format, units) = (&w.up.parts[0], w.up.format, w.up.units());
+        let tokens = up_tokens(*rows, units, streams).max(1);
         let columns = up_columns(streams, up_lanes(units));
-        let grid = [width.div_ceil(columns) as u32, 1, rows.div_ceil(tokens.max(1)) as u32];
-        let w_all = up.buffer.all();
         let book = self.book_of(w.up)?;
-        let (u, weights) = (read.u.all(), read.weights.all());
-        let mut buffers = vec![u, weights, w_all, w_all, part.all(), x.all(), norm];
+        // With a table there may be too many buffers.
+        let whole = columns.is_multiple_of(UNIT) && book.is_none();
+        let left = if whole { self.codes_for(u, rows * width, width) } else { None };
+        let (rank, codes) = (params.rank, left.is_some());
+        let kernel = read.kernel(HcStep::Up { format, tokens: tokens as u32, rank, codes });
+        let blocks = width.div_ceil(columns) + usize::from(w.inject.is_some());
+        let grid = [blocks as u32, 1, rows.div_ceil(tokens) as u32];
+        let w_all = weight.buffer.all();
+        let (u_all, weights) = (u.all(), read.weights.all());
+        let mut buffers = vec![u_all, weights, w_all, w_all, part.all(), x.all(), w.norm.all()];
         buffers.extend(book.iter().map(|book| book.all()));
+        buffers.extend(left.iter().flatten().map(|codes| codes.all()));
         let call = Call { kernel, buffers: &buffers, constants: None, grid };
-        self.recorder.dispatch(&call, &with_planes(*params, up));
+        self.recorder.dispatch(&call, &with_planes(*params, weight));
+        if codes {
+            self.note_codes(u, rows * width);
+        }
         Some(())
     }
 
@@ -290,56 +315,4 @@ impl Gpu {
 fn with_planes(params: HcParams, part: &Part) -> HcParams {
     let [a, b, c, d, e] = part.planes.places;
     HcParams { a, b, c, d, e, stride: part.planes.stride, ..params }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may stop at any surprise")]
-
-    use super::*;
-    use crate::testing::gpu;
-    use gguf::TensorType;
-    use kernels::weight::WeightShape;
-    use kernels::{Activations, Device, Weight};
-    use lab::Random;
-
-    fn matrix(gpu: &mut Gpu, n_in: usize, n_out: usize) -> Matrix {
-        let values = Random::new(n_in as u64).values(n_in * n_out, 0.2);
-        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let shape = WeightShape { n_in, n_out, experts: 1 };
-        let weight = Weight::new("w", TensorType::F32, shape, bytes.into()).unwrap();
-        gpu.load_matrix(&weight, Activations::F32).unwrap()
-    }
-
-    #[test]
-    fn weights_in_many_buffers_give_the_same_read() {
-        let Some(mut gpu) = gpu() else { return };
-        let shape = HcShape { streams: 2, width: 64, eps: 1e-6 };
-        let mut norm = gpu.alloc(128).unwrap();
-        gpu.upload(&Random::new(1).values(128, 2.0), &mut norm);
-        for rows in [3, 33] {
-            let mut x = gpu.alloc(rows * 128).unwrap();
-            gpu.upload(&Random::new(2).values(rows * 128, 3.0), &mut x);
-            let mut all = Vec::new();
-            for limit in [u64::MAX, 8 << 10] {
-                gpu.part_limit = limit;
-                let (down, up) = (matrix(&mut gpu, 128, 32), matrix(&mut gpu, 32, 128));
-                let inject = matrix(&mut gpu, 128, 2);
-                assert_eq!(down.parts.len() > 1 && up.parts.len() > 1, limit != u64::MAX);
-                let w = HcWeights { norm: &norm, down: &down, up: &up, inject: Some(&inject) };
-                let (mut u, mut weights) =
-                    (gpu.alloc(rows * 64).unwrap(), gpu.alloc(rows * 2).unwrap());
-                let out = HcRead { u: &mut u, weights: &mut weights };
-                gpu.hc_read(&shape, &w, &x, rows, out);
-                let (mut found, mut found_weights) = (vec![0.0; rows * 64], vec![0.0; rows * 2]);
-                gpu.download(&u, &mut found).unwrap();
-                gpu.download(&weights, &mut found_weights).unwrap();
-                all.push([found, found_weights].concat());
-            }
-            gpu.part_limit = u64::MAX;
-            // Sums of 128 products in another order.
-            let near = all[0].iter().zip(&all[1]).all(|(a, b)| (a - b).abs() <= 1e-5);
-            assert!(near && all[0].iter().any(|&u| u != 0.0), "{rows} rows");
-        }
-    }
 }

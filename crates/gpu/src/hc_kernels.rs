@@ -1,6 +1,6 @@
 //! The kernels of family `hc`.
 
-use crate::formats::{Book, Format, Values};
+use crate::formats::{Book, Format, UNIT, Values};
 use crate::params::params;
 use crate::shader::{Binding, Shader, read, write};
 use crate::tile::Width;
@@ -21,7 +21,13 @@ pub(crate) const MOST_TOKENS: usize = 4;
 pub(crate) const DOWN_MANY: usize = 64;
 
 /// Most bytes of workgroup memory for the low values.
-const LOW_BYTES: usize = 10 << 10;
+const LOW_BYTES: usize = 9 << 10;
+
+/// Units that a lane asks for before it needs the first: codes of so many are in registers.
+const AHEAD: u32 = 6;
+
+/// The same of units without codes, which are larger there.
+const AHEAD_FLOATS: u32 = 2;
 
 /// Ranks up to this one have room there.
 pub(crate) const MOST_RANK: usize = 2048;
@@ -79,10 +85,26 @@ pub(crate) struct HcKernel {
 /// Which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum HcStep {
-    /// Products with `down` and sums of streams, so many rows at once.
-    Down(Format, u32),
-    /// Products with `up` (of so many units), gates, mix, write weights, so many rows at once.
-    Up(Format, u32, u32),
+    /// Products with `down` and sums of streams.
+    Down {
+        format: Format,
+        /// Rows at once.
+        tokens: u32,
+        /// Units of a stream.
+        units: u32,
+        /// Units of streams in workgroup memory. Changes no bit.
+        stage: u32,
+    },
+    /// Products with `up`, gates, mix, write weights.
+    Up {
+        format: Format,
+        /// Rows at once.
+        tokens: u32,
+        /// Low values.
+        rank: u32,
+        /// Whether the mix is left in 8 bits, too.
+        codes: bool,
+    },
     /// Products with `down` of many rows.
     DownMany(Format),
     /// Sums of streams alone.
@@ -99,17 +121,32 @@ pub(crate) enum HcStep {
 
 /// Lanes of a row of `up`. Decides the order of a sum.
 pub(crate) fn up_lanes(units: usize) -> u32 {
-    units.next_power_of_two().min(4) as u32
+    units.min(2) as u32
 }
 
-/// Rows at once with `up`, of `rows`.
-pub(crate) fn up_tokens(rows: usize, units: usize) -> usize {
-    rows.min(MOST_TOKENS).min(LOW_BYTES / (128 * (units + 1)))
+/// Rows at once with `up`, of `rows`: their results have a thread each.
+pub(crate) fn up_tokens(rows: usize, units: usize, streams: usize) -> usize {
+    let lanes = up_lanes(units) as usize;
+    rows.min(MOST_TOKENS).min(LOW_BYTES / (128 * (units + 1))).min(streams * lanes)
 }
 
 /// Columns of a workgroup that mixes `streams` streams.
 pub(crate) fn up_columns(streams: usize, lanes: u32) -> usize {
     (THREADS / (streams * lanes as usize)).max(1)
+}
+
+/// Units of a stream that a workgroup of `down` has at once, in so many bytes of memory.
+pub(crate) fn down_stage(units: usize, tokens: usize, memory: u32) -> u32 {
+    let lanes = DOWN_LANES as usize;
+    let sums = DOWN_THREADS as usize * (32 + 4 * tokens);
+    let room = (memory as usize).saturating_sub(sums) / (128 * tokens);
+    (room.saturating_sub(1).min(units.next_multiple_of(lanes)) / lanes * lanes).max(lanes) as u32
+}
+
+/// Units that a lane asks for at once, of `steps` in all.
+fn ahead(format: Format, steps: u32) -> u32 {
+    let most = if format.layout().values.has_codes() { AHEAD } else { AHEAD_FLOATS };
+    steps.div_ceil(steps.div_ceil(most))
 }
 
 impl HcKernel {
@@ -118,7 +155,19 @@ impl HcKernel {
     pub(crate) fn some() -> Vec<Self> {
         let mut steps = vec![HcStep::Norm, HcStep::Low, HcStep::Mix, HcStep::Side, HcStep::Inject];
         for format in Format::ALL {
-            steps.extend([HcStep::Down(format, 3), HcStep::Up(format, 4, 10)]);
+            steps.extend([16, 80].map(|stage| HcStep::Down {
+                format,
+                tokens: 3,
+                units: 80,
+                stage,
+            }));
+            let rank_and_codes = [(320, true), (70, false)];
+            steps.extend(rank_and_codes.map(|(rank, codes)| HcStep::Up {
+                format,
+                tokens: 4,
+                rank,
+                codes,
+            }));
             steps.push(HcStep::DownMany(format));
         }
         let each = [(4, true, true), (4, false, true), (3, true, false)];
@@ -131,7 +180,7 @@ impl HcKernel {
 
     pub(crate) fn shader(self) -> Shader {
         match self.step {
-            HcStep::Down(..) | HcStep::Up(..) => self.few(),
+            HcStep::Down { .. } | HcStep::Up { .. } => self.few(),
             HcStep::DownMany(format) => self.down_many(format),
             _ => self.simple(),
         }
@@ -147,41 +196,52 @@ impl HcKernel {
         let math = include_str!("../shaders/math.wgsl");
         let parts = include_str!("../shaders/hc_parts.wgsl");
         let (w, w4) = (read("w", "u32"), read("w4", "vec4<u32>"));
-        let (name, format, mut constants, mut bindings, rest) = match self.step {
-            HcStep::Up(format, tokens, units) => {
-                let lanes = up_lanes(units as usize);
+        let (name, format, steps, mut constants, mut bindings, rest) = match self.step {
+            HcStep::Up { format, tokens, rank, codes } => {
+                let lanes = up_lanes(rank.div_ceil(UNIT as u32) as usize);
                 let columns = up_columns(self.streams as usize, lanes) as u32;
                 let mut constants = self.constants(columns * self.streams * lanes);
-                constants.extend([("T", tokens), ("LANES", lanes), ("UNITS", units)]);
-                let bindings = vec![
+                constants.extend([("T", tokens), ("LANES", lanes), ("RANK", rank)]);
+                constants.push(("CODES", u32::from(codes)));
+                let mut bindings = vec![
                     write("u", "f32"),
                     write("weights", "f32"),
                     w,
                     w4,
-                    read("part", "f32"),
+                    read("part", "vec4<f32>"),
                     read("x", "vec4<f32>"),
                     read("norm", "f32"),
                 ];
-                ("hc_up", format, constants, bindings, vec![include_str!("../shaders/hc_up.wgsl")])
+                let mut rest = vec![include_str!("../shaders/hc_up.wgsl")];
+                if codes {
+                    bindings.extend([write("codes", "u32"), write("scales", "vec2<u32>")]);
+                    rest.push(include_str!("../shaders/hc_codes.wgsl"));
+                    rest.push(include_str!("../shaders/codes.wgsl"));
+                } else {
+                    rest.push(include_str!("../shaders/hc_no_codes.wgsl"));
+                }
+                let steps = rank.div_ceil(UNIT as u32).div_ceil(lanes);
+                ("hc_up", format, steps, constants, bindings, rest)
             }
-            HcStep::Down(format, tokens) => {
-                // What fits in 16 KiB of workgroup memory, beside partial sums.
-                let stage = [80, 32, 16, 16][tokens as usize - 1];
+            HcStep::Down { format, tokens, units, stage } => {
                 let mut constants = self.constants(DOWN_THREADS);
-                constants.extend([("T", tokens), ("LANES", DOWN_LANES), ("STAGE", stage)]);
+                constants.extend([("T", tokens), ("LANES", DOWN_LANES)]);
+                constants.extend([("UNITS", units), ("STAGE", stage)]);
                 let mut bindings = vec![write("part", "f32"), w, w4];
                 bindings.extend(self.side_inputs());
                 let rest = vec![
+                    include_str!("../shaders/hc_part_at.wgsl"),
                     include_str!("../shaders/hc_fours.wgsl"),
-                    include_str!("../shaders/sum_up.wgsl"),
                     include_str!("../shaders/hc_side.wgsl"),
                     include_str!("../shaders/hc_down.wgsl"),
                 ];
-                ("hc_down", format, constants, bindings, rest)
+                let steps = units.div_ceil(DOWN_LANES);
+                ("hc_down", format, steps, constants, bindings, rest)
             }
             _ => unreachable!("steps for few rows are these two"),
         };
         let mut sources = vec![math, include_str!("../shaders/norm_scale.wgsl"), parts];
+        constants.push(("AHEAD", ahead(format, steps)));
         add_products(format, &mut constants, &mut bindings, &mut sources);
         sources.extend(rest);
         let family = format!("{name} {}", format.name());
@@ -212,6 +272,7 @@ impl HcKernel {
         let mut sources = vec![
             include_str!("../shaders/math.wgsl"),
             include_str!("../shaders/norm_scale.wgsl"),
+            include_str!("../shaders/hc_part_at.wgsl"),
             parts,
         ];
         let (name, bindings, source) = match self.step {
@@ -242,7 +303,6 @@ impl HcKernel {
                 } else {
                     include_str!("../shaders/hc_scalars.wgsl")
                 });
-                sources.push(include_str!("../shaders/sum_up.wgsl"));
                 sources.push(include_str!("../shaders/hc_side.wgsl"));
                 let mut bindings = vec![write("part", "f32")];
                 bindings.extend(self.side_inputs());
@@ -272,7 +332,9 @@ impl HcStep {
     #[cfg(test)]
     fn format(self) -> Option<Format> {
         match self {
-            Self::Down(format, _) | Self::Up(format, ..) | Self::DownMany(format) => Some(format),
+            Self::Down { format, .. } | Self::Up { format, .. } | Self::DownMany(format) => {
+                Some(format)
+            }
             _ => None,
         }
     }

@@ -1,15 +1,16 @@
 //! Every kernel of the backend, as a value that is cheap to compare: what pipelines are kept by.
 
 use crate::best::BestStep;
+use crate::combine::Combine;
 use crate::decode::DecodeRows;
 use crate::elementwise::Elementwise;
 use crate::gdn::GdnKernel;
 use crate::hc_kernels::HcKernel;
 use crate::head::argmax_shader;
-use crate::moe::PlanStep;
 use crate::mtp::mtp_input_shader;
+use crate::plan_kernels::PlanStep;
 use crate::ple::PleKernel;
-use crate::product::Product;
+use crate::product::{ExpertSum, Product};
 use crate::qsa::QsaKernel;
 use crate::shader::Shader;
 
@@ -24,6 +25,10 @@ pub(crate) enum Kernel {
     DecodeRows(DecodeRows),
     /// Grouping by expert.
     Plan(PlanStep),
+    /// The sum of a row's experts.
+    Combine(Combine),
+    /// The same with the products that it adds up.
+    ExpertSum(ExpertSum),
     /// The best token of each row.
     Argmax,
     /// The best tokens of each row.
@@ -48,6 +53,8 @@ impl Kernel {
             Self::Product(kernel) => kernel.shader(),
             Self::DecodeRows(kernel) => kernel.shader(),
             Self::Plan(step) => step.shader(),
+            Self::Combine(kernel) => kernel.shader(),
+            Self::ExpertSum(kernel) => kernel.shader(),
             Self::Argmax => argmax_shader(),
             Self::Best(step) => step.shader(),
             Self::Gdn(kernel) => kernel.shader(),
@@ -63,7 +70,7 @@ impl Kernel {
 mod tests {
     use super::*;
     use crate::formats::Format;
-    use crate::product::{Path, Product, RowsOf, Segment};
+    use crate::product::{Conv, Path, Product, RowsOf, Segment};
     use crate::tile::{Tile, Width};
     use naga::back::{hlsl, msl};
     use naga::valid::{Capabilities, ValidationFlags, Validator};
@@ -74,8 +81,11 @@ mod tests {
     fn all() -> Vec<Kernel> {
         let mut all: Vec<_> = Elementwise::ALL.iter().map(|&k| Kernel::Elementwise(k)).collect();
         all.extend(
-            [PlanStep::Few(300), PlanStep::Choose(512), PlanStep::Group(512)].map(Kernel::Plan),
+            [PlanStep::Few(300), PlanStep::FewBeside(512), PlanStep::FewBeside(2048)]
+                .map(Kernel::Plan),
         );
+        all.extend([PlanStep::Choose(512), PlanStep::Group(512)].map(Kernel::Plan));
+        all.extend([0, 4].map(|streams| Kernel::Combine(Combine { used: 10, streams })));
         all.extend(GdnKernel::some().map(Kernel::Gdn));
         all.extend(HcKernel::some().into_iter().map(Kernel::Hc));
         all.extend([Kernel::Argmax, Kernel::MtpInput]);
@@ -95,7 +105,13 @@ mod tests {
                     for width in [Width::Few(3), Width::Many(16), Width::Many(64)] {
                         let segment = Segment { format, activations, tile };
                         let segments = [Some(segment), None, None, None, None];
-                        all.push(Kernel::Product(Product { rows, width, segments }));
+                        all.push(Kernel::Product(Product {
+                            rows,
+                            width,
+                            segments,
+                            streams: 0,
+                            conv: None,
+                        }));
                     }
                 }
             }
@@ -109,8 +125,25 @@ mod tests {
             segment(Format::Q6K, Path::Float),
         ];
         for rows in [RowsOf::Window, RowsOf::Experts] {
-            all.push(Kernel::Product(Product { rows, width: Width::Few(4), segments }));
+            let width = Width::Few(4);
+            all.push(Kernel::Product(Product { rows, width, segments, streams: 0, conv: None }));
         }
+        let segments = [segment(Format::Iq4Xs, Path::Int8), None, None, None, None];
+        let (rows, width) = (RowsOf::Window, Width::Few(1));
+        all.push(Kernel::Product(Product { rows, width, segments, streams: 4, conv: None }));
+        let conv = Some(Conv { segment: 1, taps: 4, slot_len: 1000 });
+        let segments = [segment(Format::Iq4Xs, Path::Int8), segment(Format::Q6K, Path::Int8)];
+        for (routed, shared, streams) in [
+            (segment(Format::Q2_0, Path::Int8), segment(Format::Q8_0, Path::Int8), 4),
+            (segment(Format::Iq4Nl, Path::Int8), segment(Format::Iq4Nl, Path::Int8), 0),
+            (segment(Format::F32, Path::Float), segment(Format::Iq2S, Path::Float), 4),
+        ] {
+            let both = [routed, shared].map(|segment| segment.unwrap_or_else(|| unreachable!()));
+            let kernel = ExpertSum { segments: both, units: [20, 3], used: 10, streams };
+            all.push(Kernel::ExpertSum(kernel));
+        }
+        let segments = [segments[0], segments[1], None, None, None];
+        all.push(Kernel::Product(Product { rows, width, segments, streams: 0, conv }));
         all
     }
 
@@ -142,6 +175,24 @@ mod tests {
             hlsl::Writer::new(&mut text, &options, &Default::default())
                 .write(&module, &info, None)
                 .unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+    }
+
+    /// Those of attention and of reads of the streams have tests of their own; how much products
+    /// take is known before they are called.
+    #[test]
+    fn the_others_keep_to_the_workgroup_memory_of_every_device() {
+        for kernel in all() {
+            if matches!(kernel, Kernel::Qsa(_) | Kernel::Hc(_) | Kernel::Product(_)) {
+                continue;
+            }
+            let shader = kernel.shader();
+            let module = naga::front::wgsl::parse_str(&shader.text).expect("a shader");
+            let globals = module.global_variables.iter().map(|(_, variable)| variable);
+            let shared = globals.filter(|variable| variable.space == naga::AddressSpace::WorkGroup);
+            let bytes = |ty| module.types[ty].inner.size(module.to_ctx());
+            let taken: u32 = shared.map(|variable| bytes(variable.ty)).sum();
+            assert!(taken <= 16 << 10, "{taken} bytes: {}", shader.name);
         }
     }
 

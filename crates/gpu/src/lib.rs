@@ -15,6 +15,7 @@
 mod adapter;
 mod best;
 mod buffer;
+mod combine;
 mod constants;
 #[cfg(test)]
 mod counts;
@@ -34,8 +35,10 @@ mod lost;
 mod matrix;
 mod moe;
 mod mtp;
+mod open;
 mod params;
 mod pipelines;
+mod plan_kernels;
 mod ple;
 mod product;
 mod profile;

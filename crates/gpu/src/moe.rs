@@ -1,88 +1,25 @@
 //! Family `moe`: the plan is made on the device and not read back, unless the device lacks some of
 //! the experts (`split`).
 
-use crate::buffer::{GpuBuffer, Slice};
+use crate::buffer::{GpuBuffer, Held, Slice};
 use crate::device::Gpu;
 use crate::elementwise::Elementwise;
 use crate::kernel::Kernel;
 use crate::matrix::Matrix;
-use crate::params::params;
+use crate::open::Combination;
+use crate::plan_kernels::{FewPlan, PlanParams, PlanStep, SwigluCodes, THREADS};
 use crate::product::Pairs;
 use crate::recorder::{Call, spread};
 use crate::scratch::Scratch;
-use crate::shader::{Shader, read, write};
 use crate::tile::Width;
 use kernels::Moe;
 use kernels::moe::{ExpertMatrices, GateUp, MoeChoice, SharedExpert};
-
-/// Threads of a workgroup that plans.
-const THREADS: u32 = 256;
-
-/// Threads that choose the experts of a row.
-const GROUP: u32 = 128;
 
 /// Rows of a window whose plan one workgroup makes.
 const FEW_ROWS: usize = 8;
 
 /// Most experts: they are counted in workgroup memory.
 const MOST_EXPERTS: usize = 2048;
-
-params! {
-    /// What the kernels of a plan are told.
-    PlanParams {
-        /// Rows of the window.
-        rows: u32,
-        /// All experts.
-        experts: u32,
-        /// Experts per row.
-        used: u32,
-        /// Pairs of a tile, at most.
-        tile: u32,
-        /// Tiles that there may be.
-        tiles: u32,
-        /// Workgroups along the first axis of the grid.
-        grid: u32,
-    }
-}
-
-/// A step of making a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum PlanStep {
-    /// All of it, for windows of few pairs, of so many experts.
-    Few(u32),
-    /// Experts and weights of every row.
-    Choose(u32),
-    /// Pairs by expert, of so many experts.
-    Group(u32),
-}
-
-impl PlanStep {
-    pub(crate) fn shader(self) -> Shader {
-        let chosen = [write("experts", "u32"), write("weights", "u32"), read("logits", "u32")];
-        let grouped = [write("order", "u32"), write("tiles", "vec4<u32>")];
-        let order = include_str!("../shaders/order.wgsl");
-        let choose = include_str!("../shaders/plan_choose.wgsl");
-        match self {
-            Self::Few(experts) => {
-                let constants = [("THREADS", THREADS), ("GROUP", GROUP), ("EXPERTS", experts)];
-                let bindings = chosen.into_iter().chain(grouped).collect();
-                let sources = [order, choose, include_str!("../shaders/plan_few.wgsl")];
-                Shader::new::<PlanParams>("plan_few", &constants, bindings, &sources)
-            }
-            Self::Choose(experts) => {
-                let constants = [("THREADS", GROUP), ("GROUP", GROUP), ("EXPERTS", experts)];
-                let sources = [order, choose, include_str!("../shaders/plan_rows.wgsl")];
-                Shader::new::<PlanParams>("plan_choose", &constants, chosen.to_vec(), &sources)
-            }
-            Self::Group(experts) => {
-                let constants = [("THREADS", THREADS), ("EXPERTS", experts)];
-                let bindings = grouped.into_iter().chain([read("experts", "u32")]).collect();
-                let sources = [include_str!("../shaders/plan_group.wgsl")];
-                Shader::new::<PlanParams>("plan_group", &constants, bindings, &sources)
-            }
-        }
-    }
-}
 
 /// The rows of a window grouped by expert, on the device.
 #[derive(Debug, Default)]
@@ -153,23 +90,23 @@ impl Gpu {
             tile: plan.width?.tokens(),
             tiles: plan.tile_count as u32,
             grid: grid[0],
+            vectors: 0,
         };
+        if pairs <= THREADS as usize && rows <= FEW_ROWS {
+            let buffers = [chosen, weights, logits, order, tiles];
+            buffers.iter().for_each(|buffer| buffer.touch());
+            let buffers = buffers.map(Held::new).to_vec();
+            self.recorder.plan(FewPlan { buffers, params });
+            return Some(());
+        }
         let mut dispatch = |step, buffers: &[Slice<'_>], grid| {
             let call = Call { kernel: Kernel::Plan(step), buffers, constants: None, grid };
             self.recorder.dispatch(&call, &params);
         };
         let (chosen, weights, logits) = (chosen.all(), weights.all(), logits.all());
         let (order, tiles) = (order.all(), tiles.all());
-        if pairs <= THREADS as usize && rows <= FEW_ROWS {
-            dispatch(
-                PlanStep::Few(experts as u32),
-                &[chosen, weights, logits, order, tiles],
-                [1, 1, 1],
-            );
-        } else {
-            dispatch(PlanStep::Choose(experts as u32), &[chosen, weights, logits], grid);
-            dispatch(PlanStep::Group(experts as u32), &[order, tiles, chosen], [1, 1, 1]);
-        }
+        dispatch(PlanStep::Choose(experts as u32), &[chosen, weights, logits], grid);
+        dispatch(PlanStep::Group(experts as u32), &[order, tiles, chosen], [1, 1, 1]);
         Some(())
     }
 
@@ -240,8 +177,14 @@ impl Gpu {
     /// `a = silu(a) * b`.
     fn swiglu_here(&mut self, a: &GpuBuffer, b: &GpuBuffer, len: usize) {
         if let Some([codes, scales]) = self.codes_for(a, len, len) {
-            let buffers = [a.all(), codes.all(), scales.all(), b.all()];
-            self.elementwise(Elementwise::SwigluCodes, &buffers, None, (1, len / 4, 0));
+            let held = [a, &*codes, &*scales, b].map(Held::new);
+            let swiglu = SwigluCodes { buffers: held, vectors: len / 4 };
+            if self.recorder.beside_plan(swiglu) {
+                a.touch();
+            } else {
+                let buffers = [a.all(), codes.all(), scales.all(), b.all()];
+                self.elementwise(Elementwise::SwigluCodes, &buffers, None, (1, len / 4, 0));
+            }
             self.note_codes(a, len);
         } else {
             self.elementwise(Elementwise::Swiglu, &[a.all(), b.all()], None, (1, len, 0));
@@ -317,8 +260,12 @@ impl Moe for Gpu {
         assert!(part.len() >= rows * used * width, "parts of {rows} rows");
         assert!(shared.y.len().min(y.len()) >= rows * width, "{rows} rows of {width}");
         assert!(shared.gate.len() >= rows, "gates of {rows} rows");
-        let Some(Buffers { weights, .. }) = &plan.buffers else { return };
-        let buffers = [y.all(), shared.y.all(), part.all(), weights.all(), shared.gate.all()];
-        self.elementwise(Elementwise::Combine, &buffers, None, (rows, width, used));
+        let Some(Buffers { experts, weights, order, tiles }) = &plan.buffers else { return };
+        let buffers = [&*y, shared.y, part, weights, shared.gate].map(Held::new);
+        y.touch();
+        let (used, experts) = (used as u32, Held::new(experts));
+        let tiles_and_order = [tiles, order].map(Held::new);
+        let combination = Combination { used, rows, width, buffers, experts, tiles_and_order };
+        self.recorder.combine(combination);
     }
 }

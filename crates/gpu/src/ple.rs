@@ -105,6 +105,7 @@ impl PleKernel {
                     math,
                     include_str!("../shaders/runs.wgsl"),
                     include_str!("../shaders/columns.wgsl"),
+                    include_str!("../shaders/columns_main.wgsl"),
                     include_str!("../shaders/ple_conv.wgsl"),
                 ];
                 let threads = CONV_THREADS as u32;

@@ -5,12 +5,16 @@
 //! each other and need nothing of each other share a call (`waiting`): each is a *segment* of the
 //! kernel, with the text that it would have alone (`text`).
 
+mod convolution;
+mod expert_sum;
 mod ready;
 #[cfg(test)]
 mod tests;
 mod text;
 mod waiting;
 
+pub(crate) use convolution::{Conv, Convolution};
+pub(crate) use expert_sum::{Downs, ExpertSum};
 pub(crate) use ready::{Inputs, QuantisedRows, Ready};
 pub(crate) use waiting::{CallLimits, Products, Waiting};
 
@@ -22,7 +26,7 @@ use crate::shader::Shader;
 use crate::tile::{Tile, Width};
 use kernels::Activations;
 use std::collections::BTreeSet;
-use waiting::{Source, Work};
+use waiting::{Source, Work, kernel_of};
 
 /// Most products that share a call.
 pub(crate) const MAX_SEGMENTS: usize = 5;
@@ -34,6 +38,10 @@ pub(crate) struct Product {
     pub(crate) width: Width,
     /// The first is there.
     pub(crate) segments: [Option<Segment>; MAX_SEGMENTS],
+    /// Residual streams that take the result of the only segment; 0 if it is only stored.
+    pub(crate) streams: u32,
+    /// What takes up the results of one of several segments.
+    pub(crate) conv: Option<Conv>,
 }
 
 /// One of the products of a kernel.
@@ -84,7 +92,13 @@ impl Product {
             Width::Many(_) => "many",
         };
         let subgroups = self.threads() / 32;
-        format!("{rows} {kernel} T={} S={subgroups}", self.width.tokens())
+        let mut further = String::new();
+        if self.streams > 0 {
+            further = format!(" STREAMS={}", self.streams);
+        } else if let Some(Conv { segment, taps, slot_len }) = self.conv {
+            further = format!(" CONV={segment} KERNEL={taps} SLOT={slot_len}");
+        }
+        format!("{rows} {kernel} T={} S={subgroups}{further}", self.width.tokens())
     }
 
     /// Threads of a workgroup, which are the same for all segments.
@@ -100,14 +114,19 @@ impl Product {
         let has = |path| self.segments().any(|segment| segment.activations == path);
         let inputs = usize::from(has(Path::Float)) + 2 * usize::from(has(Path::Int8));
         let plan = if self.rows == RowsOf::Experts { 2 } else { 0 };
-        3 * self.segments().count() + inputs + self.books().len() + plan
+        let injection = if self.streams > 0 { 2 } else { 0 };
+        let conv = if self.conv.is_some() { Convolution::BINDINGS } else { 0 };
+        3 * self.segments().count() + inputs + self.books().len() + plan + injection + conv
     }
 
     /// Bytes of workgroup memory.
     fn workgroup_bytes(&self) -> u32 {
         let sums = self.segments().map(|s| s.tile.rows * self.width.tokens()).max().unwrap_or(1);
         let words: usize = self.books().iter().map(|book| book.len()).sum();
-        4 * (self.threads() * sums + words as u32)
+        let tokens = self.width.tokens();
+        let convolved = |s: &Segment| self.width.weight_rows(s.tile) as u32 * tokens;
+        let conv = self.conv.map_or(0, |_| self.segments().map(convolved).max().unwrap_or(0));
+        4 * (self.threads() * sums + words as u32 + conv)
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) enum QsaKernel {
     Attend(Attend),
     /// The parts together.
     Merge(Layout),
+    /// The same with the result in 8 bits as well.
+    MergeCodes(Layout),
 }
 
 impl QsaKernel {
@@ -52,7 +54,8 @@ impl QsaKernel {
             Self::Score(layout) => score_shader(&layout),
             Self::Choose(block) => choose_shader(block),
             Self::Attend(attend) => attend.shader(),
-            Self::Merge(layout) => merge_shader(&layout),
+            Self::Merge(layout) => merge_shader(&layout, false),
+            Self::MergeCodes(layout) => merge_shader(&layout, true),
         }
     }
 
@@ -76,7 +79,7 @@ impl QsaKernel {
             let dense = Layout { block: 0, index: 0, index_heads: 0, index_pairs: 0, ..sparse };
             all.push(Self::Score(sparse));
             for layout in [sparse, dense] {
-                all.extend([Self::Append(layout), Self::Merge(layout)]);
+                all.extend([Self::Append(layout), Self::Merge(layout), Self::MergeCodes(layout)]);
                 for whole in [false, true] {
                     all.push(Self::Attend(Attend { layout, together: 6, whole }));
                 }

@@ -5,9 +5,11 @@ use crate::buffer::{Allocator, GpuBuffer, Held, Slice};
 use crate::constants::{Constants, Place};
 use crate::fault::{Faults, fault};
 use crate::kernel::Kernel;
+use crate::open::{Combination, Injection, Open, SharedCall};
 use crate::params::Params;
 use crate::pipelines::Pipelines;
-use crate::product::{CallLimits, Products, Waiting};
+use crate::plan_kernels::{FewPlan, SwigluCodes};
+use crate::product::{CallLimits, Convolution, Waiting};
 use crate::profile::{KernelTime, Profile};
 use crate::timer::{self, Timer};
 use kernels::Error;
@@ -34,8 +36,8 @@ pub(crate) struct Recorder {
     pub(crate) faults: Faults,
     pipelines: Pipelines,
     constants: Constants,
-    /// Products whose call is still open to others. Everything else that is recorded closes it.
-    products: Products,
+    /// The call that is still open to others. Everything else that is recorded closes it.
+    open: Open,
     call_limits: CallLimits,
     /// Open while kernels follow each other; copies are between passes.
     pass: Option<ComputePass<'static>>,
@@ -97,7 +99,7 @@ impl Recorder {
             faults,
             pipelines,
             constants,
-            products: Products::default(),
+            open: Open::default(),
             call_limits,
             pass,
             encoder,
@@ -124,17 +126,52 @@ impl Recorder {
     /// Appends a product, which may share its call with products before and after it. What it
     /// writes was noted in the buffer.
     pub(crate) fn add_product(&mut self, product: Waiting) {
-        if !self.products.accept(&product, self.call_limits) {
+        if self.open.accepts(&product, self.call_limits) {
+            self.open.push(product);
+        } else if let Some(product) = self.open.beside_experts(product) {
+            self.record_products();
+            self.open.push(product);
+        }
+    }
+
+    /// Appends the sum of experts, which may go on into the residual streams. What it writes was
+    /// noted in the buffer.
+    pub(crate) fn combine(&mut self, combination: Combination) {
+        if !self.open.sums_up(&combination, self.call_limits) {
             self.record_products();
         }
-        self.products.push(product);
+        self.open.combine(combination);
+    }
+
+    /// Appends a plan, which may share its call with the shared expert's activation. What it writes
+    /// was noted in the buffers.
+    pub(crate) fn plan(&mut self, plan: FewPlan) {
+        self.record_products();
+        self.open.plan(plan);
+    }
+
+    /// Lets the activation be made beside the plan that is open; false if there is none.
+    pub(crate) fn beside_plan(&mut self, swiglu: SwigluCodes) -> bool {
+        self.open.beside_plan(swiglu)
+    }
+
+    /// Lets the result of the open call go on into the residual streams; false if it is not what
+    /// they are to take. What is written was noted in the buffer.
+    pub(crate) fn inject(&mut self, injection: &Injection) -> bool {
+        self.open.inject(injection, self.call_limits)
+    }
+
+    /// Lets an open product be convolved; false if there is none that makes the rows. What is
+    /// written was noted in the buffers.
+    pub(crate) fn convolve(&mut self, asked: Convolution) -> bool {
+        self.open.convolve(asked, self.call_limits)
     }
 
     fn record_products(&mut self) {
-        if let Some(shared) = self.products.take() {
+        while let Some(shared) = self.open.take() {
             let buffers: Vec<Slice<'_>> = shared.buffers.iter().map(Held::slice).collect();
-            let kernel = Kernel::Product(shared.kernel);
-            let call = Call { kernel, buffers: &buffers, constants: None, grid: shared.grid };
+            let SharedCall { kernel, constants, grid, .. } = shared;
+            let call = Call { kernel, buffers: &buffers, constants, grid };
             self.record(&call, bytemuck::cast_slice(&shared.params));
         }
     }

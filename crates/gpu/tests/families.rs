@@ -68,19 +68,24 @@ fn rows_of_any_length_in_f32() {
 fn plans_and_combination_agree_with_the_reference() {
     let Some(mut gpu) = gpu() else { return };
     let width = 70;
-    for (experts, used, rows) in [(4, 1, 1), (16, 4, 3), (512, 10, 5), (40, 40, 2), (300, 7, 40)] {
+    let cases = [(4, 1, 1), (16, 4, 3), (512, 10, 5), (40, 40, 2), (300, 7, 40), (512, 10, 1)];
+    let large = [(2048, 10, 3), (2048, 150, 1), (700, 300, 2), (1024, 256, 1), (129, 129, 1)];
+    for (experts, used, rows) in cases.into_iter().chain(large) {
         let choice = MoeChoice { experts, used };
         let mut random = Random::new(rows as u64);
         let mut logits = random.values(rows * experts, 4.0);
         // Equal logits, which go to the lower expert; zeros of both signs are equal.
         logits[0] = 0.0;
         logits[experts - 1] = -0.0;
+        // The last row has equal logits everywhere, most of its best are neighbours.
+        let last = &mut logits[(rows - 1) * experts..];
+        last.iter_mut().enumerate().for_each(|(i, l)| *l = 0.5 * l.round() + (i / 16 % 2) as f32);
         let parts = random.values(rows * used * width, 1.0);
         let shared = random.values(rows * width, 1.0);
         let gate = random.values(rows, 3.0);
         let want = combined(&mut Reference, (&logits, choice), &parts, (&shared, &gate, width));
         let found = combined(&mut gpu, (&logits, choice), &parts, (&shared, &gate, width));
-        // Sums of up to 40 products with weights that add up to 1, and a softmax in f32.
+        // Sums of up to 300 products with weights that add up to 1, and a softmax in f32.
         let near = found.iter().zip(&want).all(|(f, w)| (f - w).abs() <= 1e-5);
         assert!(near, "{used} of {experts}, {rows} rows");
     }

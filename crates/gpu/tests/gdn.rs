@@ -5,9 +5,11 @@ mod common;
 
 use common::script::*;
 use common::*;
+use gguf::TensorType;
 use kernels::gdn::{GdnInput, GdnSlot};
 use kernels::reference::Reference;
-use kernels::{Device, Error, Gdn, GdnShape, Window};
+use kernels::weight::WeightShape;
+use kernels::{Activations, Device, Error, Gdn, GdnShape, Gemv, Weight, Window};
 use lab::Random;
 
 fn shape(heads: (usize, usize), head_dim: usize, conv_kernel: usize) -> GdnShape {
@@ -49,7 +51,23 @@ impl Layer {
         Self { shape, taps, a, dt, norm, m, alpha, beta, z }
     }
 
-    fn run<D: Gdn>(&mut self, device: &mut D, windows: &[Window], vector: Vector<D>) -> Results {
+    fn run<D: Gdn + Gemv>(
+        &mut self,
+        device: &mut D,
+        windows: &[Window],
+        vector: Vector<D>,
+    ) -> Results {
+        self.run_with(device, windows, vector, None)
+    }
+
+    /// The convolution's input is multiplied with `identity` before, if there is one.
+    fn run_with<D: Gdn + Gemv>(
+        &mut self,
+        device: &mut D,
+        windows: &[Window],
+        vector: Vector<D>,
+        identity: Option<&D::Matrix>,
+    ) -> Results {
         let shape = self.shape;
         let mut state = device.new_gdn_state(&shape, SLOTS, DEFERRED).unwrap();
         let [taps, a, dt, norm] =
@@ -61,8 +79,16 @@ impl Layer {
             let [m, alpha, beta, z] = [&mut self.m, &mut self.alpha, &mut self.beta, &mut self.z]
                 .map(|values| upload(device, &values.rows(window)));
             let mut conv = upload(device, &vec![f32::NAN; rows * channels]);
-            device.gdn_conv(&shape, &taps, window, &mut state, (&m, &mut conv));
+            let mut product = upload(device, &vec![f32::NAN; rows * channels]);
             let mut out = upload(device, &vec![f32::NAN; rows * value_dim]);
+            let fresh = match identity {
+                Some(identity) if rows > 0 => {
+                    device.matmul(identity, &m, rows, &mut product);
+                    &product
+                }
+                _ => &m,
+            };
+            device.gdn_conv(&shape, &taps, window, &mut state, (fresh, &mut conv));
             let input = GdnInput { qkv: &conv, alpha: &alpha, beta: &beta, a: &a, dt: &dt };
             device.gdn_scan(&shape, window, input, &mut state, &mut out);
             device.gdn_output_gate(&shape, &norm, &z, rows, &mut out);
@@ -138,6 +164,31 @@ fn bits_do_not_depend_on_windows_company_or_replay() {
             let found = all_bits(&mut layer.run(&mut gpu, &windows, on_gpu));
             let expected = expected.get_or_insert_with(|| found.clone());
             assert!(*expected == found, "{name}, {shape:?}");
+        }
+    }
+}
+
+/// A product whose rows are convolved where they are made: kernels are fewer, bits the same.
+#[test]
+fn a_product_is_convolved_with_the_same_bits() {
+    let Some(mut gpu) = gpu() else { return };
+    for (shape, kernels) in [(shape((2, 4), 128, 4), 3), (shape((2, 4), 33, 3), 4)] {
+        let channels = shape.channels();
+        let one = |i: usize| f32::from(u8::from(i % channels == i / channels)).to_le_bytes();
+        let bytes: Vec<u8> = (0..channels * channels).flat_map(one).collect();
+        let of = WeightShape { n_in: channels, n_out: channels, experts: 1 };
+        let identity = Weight::new("one", TensorType::F32, of, bytes.into()).unwrap();
+        let identity = gpu.load_matrix(&identity, Activations::F32).unwrap();
+        let mut layer = Layer::new(shape);
+        for (name, windows) in scripts() {
+            let want = all_bits(&mut layer.run(&mut gpu, &windows, on_gpu));
+            let before = gpu.calls();
+            let mut found = layer.run_with(&mut gpu, &windows, on_gpu, Some(&identity));
+            assert!(all_bits(&mut found) == want, "{name}, {shape:?}");
+            if name == "one by one" {
+                // The product with the convolution, the scan, the gate; rows that are padded before.
+                assert_eq!(gpu.calls() - before, kernels * windows.len() as u64, "{shape:?}");
+            }
         }
     }
 }

@@ -184,6 +184,8 @@ fn a_row_has_the_same_bits_in_every_window() {
         (coded, 78, &some),
         (long, 34, &some[..2]),
         (ODD, 78, &some),
+        (Case { streams: 1, ..coded }, 34, &some[..1]),
+        (REAL, 33, &[1, 2, 3, 4]),
     ] {
         let on_gpu = upload(&mut gpu, &norm(case));
         let layer = Layer::new(&mut gpu, case, &on_gpu);

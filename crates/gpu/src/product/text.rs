@@ -1,8 +1,8 @@
 //! The text of product kernels: one piece per product that shares the call, with names of its own.
 
-use super::{Path, Product, RowsOf, Segment};
+use super::{Conv, Path, Product, RowsOf, Segment};
 use crate::formats::{Book, Values};
-use crate::shader::{Shader, read, write};
+use crate::shader::{Binding, Shader, read, write};
 use crate::tile::{UNROLL, Width};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -14,7 +14,7 @@ pub(super) const HEAD_WORDS: usize = 4;
 pub(super) const SEGMENT_WORDS: usize = 12;
 
 /// The parameters, as `Params` of `product/mod.rs` lays them out.
-const PARAMS: &str = "\
+pub(super) const PARAMS: &str = "\
 struct Segment {
     // Units of a weight row.
     units: u32,
@@ -47,7 +47,7 @@ const TABLE: [&str; 4] = ["book", "book_source", "fetch_book", "BOOK"];
 pub(super) fn shader(kernel: &Product) -> Shader {
     let mut name = kernel.family();
     let mut text = format!("const T: u32 = {}u;\n{PARAMS}", kernel.width.tokens());
-    text.push_str("struct Params { tokens: u32, grid: u32, tiles: u32, zero: u32, ");
+    text.push_str("struct Params { tokens: u32, grid: u32, tiles: u32, runs: u32, ");
     let segments: Vec<&Segment> = kernel.segments().collect();
     for index in 0..segments.len() {
         let _ = write!(text, "s{index}: Segment, ");
@@ -66,10 +66,20 @@ pub(super) fn shader(kernel: &Product) -> Shader {
         bindings.push(read("x", "vec4<f32>"));
     }
     for book in kernel.books() {
-        bindings.push(read(book_binding(book, kernel.width), "u32"));
+        bindings.push(table_binding(book, kernel.width));
     }
     if kernel.rows == RowsOf::Experts {
         bindings.extend([read("tiles", "vec4<u32>"), read("order", "u32")]);
+    }
+    if kernel.streams > 0 {
+        bindings.extend([read("gains", "f32"), write("streams", "f32")]);
+        let _ = writeln!(text, "const STREAMS: u32 = {}u;", kernel.streams);
+    }
+    if kernel.conv.is_some() {
+        bindings.extend([write("convolved_rows", "f32"), write("state", "f32")]);
+        bindings.extend([read("taps", "f32"), read("runs", "u32")]);
+        text.push_str(include_str!("../../shaders/math.wgsl"));
+        text.push_str(include_str!("../../shaders/runs.wgsl"));
     }
     Shader::declare(&mut text, &bindings);
     let mut tables = BTreeSet::new();
@@ -84,6 +94,12 @@ pub(super) fn shader(kernel: &Product) -> Shader {
     text.push_str(&main(kernel, segments.len()));
     let params = 4 * (HEAD_WORDS + SEGMENT_WORDS * segments.len()) as u32;
     Shader { name, bindings, params, text }
+}
+
+/// The binding of a table. Few rows bring it to workgroup memory, in vectors.
+pub(super) fn table_binding(book: Book, width: Width) -> Binding {
+    let ty = if matches!(width, Width::Few(_)) { "vec4<u32>" } else { "u32" };
+    read(book_binding(book, width), ty)
 }
 
 /// Where the words of a table come from.
@@ -101,7 +117,7 @@ fn book_binding(book: Book, width: Width) -> &'static str {
     }
 }
 
-fn suffix(book: Book) -> &'static str {
+pub(super) fn suffix(book: Book) -> &'static str {
     match book {
         Book::None => "none",
         Book::Iq4 => "iq4",
@@ -112,7 +128,7 @@ fn suffix(book: Book) -> &'static str {
 }
 
 /// The table and what fetches it.
-fn table(book: Book, width: Width) -> String {
+pub(super) fn table(book: Book, width: Width) -> String {
     let text = match (book, width) {
         (_, Width::Many(_)) => return String::new(),
         (Book::None, Width::Few(_)) => include_str!("../../shaders/no_book.wgsl").to_owned(),
@@ -127,13 +143,28 @@ fn table(book: Book, width: Width) -> String {
 
 /// The text of one segment; everything that it defines has its number in the name.
 fn piece(kernel: &Product, segment: &Segment, index: usize) -> String {
+    let mut text = segment_text(segment, &segment.constants(kernel.width));
+    text.push_str(match kernel.rows {
+        RowsOf::Window => include_str!("../../shaders/product_rows.wgsl"),
+        RowsOf::Experts => include_str!("../../shaders/product_experts.wgsl"),
+    });
+    if let Width::Few(_) = kernel.width {
+        text.push_str(&tail(kernel, index));
+        text.push_str(include_str!("../../shaders/product.wgsl"));
+    } else {
+        text.push_str(include_str!("../../shaders/product_many.wgsl"));
+    }
+    numbered(&text, segment, index, &OWN)
+}
+
+/// Constants, and how a lane reads and multiplies a unit.
+pub(super) fn segment_text(segment: &Segment, constants: &[(&str, u32)]) -> String {
     let layout = segment.format.layout();
     let mut text = String::new();
     let halves = matches!(layout.values, Values::ScaledHalves | Values::AffineHalves);
     let affine = matches!(layout.values, Values::Affine | Values::AffineHalves);
-    let mut constants = segment.constants(kernel.width);
-    constants.extend([("HALVES", u32::from(halves)), ("AFFINE", u32::from(affine))]);
-    for (constant, value) in constants {
+    let more = [("HALVES", u32::from(halves)), ("AFFINE", u32::from(affine))];
+    for (constant, value) in constants.iter().chain(&more) {
         let _ = writeln!(text, "const {constant}: u32 = {value}u;");
     }
     layout.source.iter().for_each(|source| text.push_str(source));
@@ -142,21 +173,41 @@ fn piece(kernel: &Product, segment: &Segment, index: usize) -> String {
         (Path::Float, true) => include_str!("../../shaders/add_coded.wgsl"),
         (Path::Float, false) => include_str!("../../shaders/add_float.wgsl"),
     });
-    text.push_str(match kernel.rows {
-        RowsOf::Window => include_str!("../../shaders/product_rows.wgsl"),
-        RowsOf::Experts => include_str!("../../shaders/product_experts.wgsl"),
-    });
-    text.push_str(match kernel.width {
-        Width::Few(_) => include_str!("../../shaders/product.wgsl"),
-        Width::Many(_) => include_str!("../../shaders/product_many.wgsl"),
-    });
+    text
+}
+
+/// A segment's text with its number behind what it defines and behind the names `own`.
+pub(super) fn numbered(
+    text: &str,
+    segment: &Segment,
+    index: usize,
+    own: &[&'static str],
+) -> String {
+    let book = segment.format.layout().book;
     let mut names: BTreeMap<&str, String> =
-        defined(&text).into_iter().map(|name| (name, format!("{name}_{index}"))).collect();
-    names.extend(OWN.iter().map(|&name| (name, format!("{name}_{index}"))));
-    names.extend(TABLE.iter().map(|&name| (name, format!("{name}_{}", suffix(layout.book)))));
+        defined(text).into_iter().map(|name| (name, format!("{name}_{index}"))).collect();
+    names.extend(own.iter().map(|&name| (name, format!("{name}_{index}"))));
+    names.extend(TABLE.iter().map(|&name| (name, format!("{name}_{}", suffix(book)))));
     names.insert("p", format!("p.s{index}"));
     names.insert("call", "p".to_owned());
-    renamed(&text, &names)
+    renamed(text, &names)
+}
+
+/// What becomes of a segment's results.
+fn tail(kernel: &Product, index: usize) -> String {
+    let no_finish = include_str!("../../shaders/no_finish.wgsl");
+    match kernel.conv {
+        Some(Conv { segment, taps, slot_len }) if segment as usize == index => {
+            let constants = [("KERNEL", taps), ("DILATION", 1), ("SLOT_LEN", slot_len)];
+            let constants = constants.map(|(name, n)| format!("const {name}: u32 = {n}u;\n"));
+            let columns = include_str!("../../shaders/columns.wgsl");
+            constants.concat() + columns + include_str!("../../shaders/leave_convolved.wgsl")
+        }
+        _ if kernel.streams > 0 => {
+            include_str!("../../shaders/leave_injected.wgsl").to_owned() + no_finish
+        }
+        _ => include_str!("../../shaders/leave.wgsl").to_owned() + no_finish,
+    }
 }
 
 fn own_names(index: usize) -> [&'static str; 3] {
@@ -229,7 +280,7 @@ fn defined(text: &str) -> BTreeSet<&str> {
 }
 
 /// `text` with these names replaced, but for those of fields.
-fn renamed(text: &str, names: &BTreeMap<&str, String>) -> String {
+pub(super) fn renamed(text: &str, names: &BTreeMap<&str, String>) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 4);
     let mut before = "";
     for token in Tokens(text) {
@@ -265,7 +316,7 @@ impl<'a> Iterator for Tokens<'a> {
 }
 
 impl Segment {
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let path = match self.activations {
             Path::Int8 => "int8",
             Path::Float => "f32",

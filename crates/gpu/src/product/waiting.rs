@@ -1,16 +1,18 @@
 //! Products that wait for others to share their call.
 
 use super::text::{HEAD_WORDS, SEGMENT_WORDS};
-use super::{Inputs, MAX_SEGMENTS, Product, RowsOf, Segment};
+use super::{Conv, Convolution, Inputs, MAX_SEGMENTS, Product, RowsOf, Segment};
 use crate::buffer::Held;
 use crate::formats::Book;
+use crate::kernel::Kernel;
+use crate::open::{Injection, SharedCall};
 use crate::recorder::spread;
 use crate::tile::Width;
 use bytemuck::{Pod, Zeroable};
 use std::collections::BTreeMap;
 
 /// Bytes of workgroup memory that every device has.
-const WORKGROUP_BYTES: u32 = 16 << 10;
+pub(super) const WORKGROUP_BYTES: u32 = 16 << 10;
 
 /// Parameters of a segment, as the text of product kernels declares them.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -47,7 +49,8 @@ impl Source {
     /// Whether a kernel of this product alone has workgroup memory enough.
     pub(super) fn fits(&self, segment: Segment) -> bool {
         let segments = [Some(segment), None, None, None, None];
-        let alone = Product { rows: self.rows, width: self.width, segments };
+        let alone =
+            Product { rows: self.rows, width: self.width, segments, streams: 0, conv: None };
         matches!(self.width, Width::Many(_)) || alone.workgroup_bytes() <= WORKGROUP_BYTES
     }
 }
@@ -66,7 +69,7 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// Buffers that it reads, but for weights and tables, which nothing writes.
-    fn reads(&self) -> impl Iterator<Item = &Held> {
+    pub(super) fn reads(&self) -> impl Iterator<Item = &Held> {
         let input = match &self.input {
             Inputs::Float(x) => [Some(x), None],
             Inputs::Int8 { codes, scales } => [Some(codes), Some(scales)],
@@ -84,13 +87,12 @@ pub(crate) struct CallLimits {
     pub(crate) params: usize,
 }
 
-/// A call of a product kernel.
-#[derive(Debug)]
-pub(crate) struct SharedCall {
-    pub(crate) kernel: Product,
-    pub(crate) buffers: Vec<Held>,
-    pub(crate) params: Vec<u32>,
-    pub(crate) grid: [u32; 3],
+impl CallLimits {
+    pub(super) fn allow(self, kernel: &Product) -> bool {
+        kernel.bindings() <= self.bindings
+            && 4 * (HEAD_WORDS + SEGMENT_WORDS * kernel.segments().count()) <= self.params
+            && kernel.workgroup_bytes() <= WORKGROUP_BYTES
+    }
 }
 
 /// Products that are alike enough to share a call.
@@ -119,20 +121,43 @@ impl Products {
 
     /// Whether a call of all of them is within the limits of the device.
     fn fits(&self, next: &Waiting, limits: CallLimits) -> bool {
-        let kernel = kernel(self.0.iter().chain([next]));
-        kernel.bindings() <= limits.bindings
-            && 4 * (HEAD_WORDS + SEGMENT_WORDS * (self.0.len() + 1)) <= limits.params
-            && kernel.workgroup_bytes() <= WORKGROUP_BYTES
+        limits.allow(&kernel_of(self.0.iter().chain([next]), 0, None))
     }
 
     pub(crate) fn push(&mut self, next: Waiting) {
         self.0.push(next);
     }
 
+    /// Whether the streams can take the result of a product: of one alone that makes all of it.
+    pub(crate) fn takes(&self, injection: &Injection, limits: CallLimits) -> bool {
+        let [one] = &self.0[..] else { return false };
+        let Source { rows, window_rows, width, .. } = one.source;
+        let all = (one.work.y_first, one.work.weight_rows) == (0, one.work.y_width)
+            && (rows, window_rows) == (RowsOf::Window, injection.rows)
+            && one.work.y_width as usize == injection.width;
+        let apart = injection.is_apart() && one.reads().all(|read| *read != injection.x);
+        let kernel = kernel_of(self.0.iter(), injection.streams, None);
+        let few = matches!(width, Width::Few(_)) && limits.allow(&kernel);
+        all && apart && few && one.y == injection.y
+    }
+
     /// The call that does all of them; `None` if there are none.
-    pub(crate) fn take(&mut self) -> Option<SharedCall> {
+    pub(crate) fn take(
+        &mut self,
+        injection: Option<Injection>,
+        convolution: Option<Convolution>,
+    ) -> Option<SharedCall> {
         let waiting = std::mem::take(&mut self.0);
-        (!waiting.is_empty()).then(|| call(&waiting))
+        (!waiting.is_empty()).then(|| call(&waiting, injection, convolution))
+    }
+
+    pub(crate) fn waiting(&self) -> &[Waiting] {
+        &self.0
+    }
+
+    /// The only one, which no longer waits; `None` if there are more or none.
+    pub(crate) fn take_only(&mut self) -> Option<Waiting> {
+        if self.0.len() == 1 { self.0.pop() } else { None }
     }
 }
 
@@ -146,9 +171,13 @@ fn same_kind_same_input(a: &Inputs, b: &Inputs) -> bool {
 }
 
 /// The kernel of some products that are alike.
-fn kernel<'a>(all: impl Iterator<Item = &'a Waiting>) -> Product {
-    let mut kernel =
-        Product { rows: RowsOf::Window, width: Width::Few(1), segments: [None; MAX_SEGMENTS] };
+pub(super) fn kernel_of<'a>(
+    all: impl Iterator<Item = &'a Waiting>,
+    streams: u32,
+    conv: Option<Conv>,
+) -> Product {
+    let (rows, width) = (RowsOf::Window, Width::Few(1));
+    let mut kernel = Product { rows, width, segments: [None; MAX_SEGMENTS], streams, conv };
     for (slot, one) in kernel.segments.iter_mut().zip(all) {
         *slot = Some(one.segment);
         (kernel.rows, kernel.width) = (one.source.rows, one.source.width);
@@ -157,8 +186,13 @@ fn kernel<'a>(all: impl Iterator<Item = &'a Waiting>) -> Product {
 }
 
 /// Buffers in the order of the bindings in `text`.
-fn call(all: &[Waiting]) -> SharedCall {
-    let kernel = kernel(all.iter());
+fn call(
+    all: &[Waiting],
+    injection: Option<Injection>,
+    convolution: Option<Convolution>,
+) -> SharedCall {
+    let streams = injection.as_ref().map_or(0, |injection| injection.streams);
+    let kernel = kernel_of(all.iter(), streams, convolution.as_ref().map(|asked| asked.conv));
     let mut buffers = Vec::with_capacity(kernel.bindings());
     let mut params = vec![0; HEAD_WORDS];
     let mut groups = 0;
@@ -183,7 +217,14 @@ fn call(all: &[Waiting]) -> SharedCall {
     buffers.extend(float);
     buffers.extend(tables.into_values());
     buffers.extend(plan.into_iter().flatten());
+    buffers.extend(injection.into_iter().flat_map(Injection::buffers));
     let grid = spread(groups);
     params[1] = grid[0];
-    SharedCall { kernel, buffers, params, grid }
+    let mut constants = None;
+    if let Some(Convolution { others, runs, .. }) = convolution {
+        buffers.extend(others);
+        constants = Some(runs.0);
+        params[3] = runs.1;
+    }
+    SharedCall { kernel: Kernel::Product(kernel), buffers, constants, params, grid }
 }

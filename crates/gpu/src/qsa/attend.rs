@@ -8,6 +8,7 @@ use super::layout::Layout;
 use super::{Constants, QsaKernel, QsaState, check_appended, end, runs};
 use crate::buffer::{GpuBuffer, Slice};
 use crate::device::Gpu;
+use crate::formats::UNIT;
 use crate::kernel::Kernel;
 use crate::params::params;
 use crate::qsa::angles::AnglesView;
@@ -144,19 +145,34 @@ impl Attend {
     }
 }
 
-pub(super) fn merge_shader(layout: &Layout) -> Shader {
+pub(super) fn merge_shader(layout: &Layout, codes: bool) -> Shader {
     let (seen, mut constants) = seen_bindings(layout);
     constants.extend([("THREADS", MERGE_THREADS), ("HEADS", layout.kv_heads * layout.group)]);
     let mut bindings = vec![write("o", "u32"), read("parts", "vec4<f32>"), read("q", "f32")];
     bindings.extend(seen);
-    let sources = [
+    let mut sources = vec![
         include_str!("../../shaders/math.wgsl"),
         include_str!("../../shaders/qsa_runs.wgsl"),
         include_str!("../../shaders/qsa_seen.wgsl"),
         include_str!("../../shaders/qsa_merge.wgsl"),
         include_str!("../../shaders/qsa_merge_parts.wgsl"),
     ];
-    Shader::new::<AttendParams>("qsa_merge", &constants, bindings, &sources)
+    if !codes {
+        sources.push(include_str!("../../shaders/qsa_no_codes.wgsl"));
+        return Shader::new::<AttendParams>("qsa_merge", &constants, bindings, &sources);
+    }
+    // Runs are constants, which are bound last.
+    let runs = bindings.pop();
+    bindings.extend([write("codes", "u32"), write("scales", "vec2<u32>")]);
+    bindings.extend(runs);
+    sources.push(include_str!("../../shaders/qsa_codes.wgsl"));
+    sources.push(include_str!("../../shaders/codes.wgsl"));
+    Shader::new::<AttendParams>("qsa_merge_codes", &constants, bindings, &sources)
+}
+
+/// Whether the threads that merge a head can leave it in 8 bits.
+fn leaves_codes(layout: &Layout) -> bool {
+    layout.head.is_multiple_of(UNIT as u32) && layout.units() <= MERGE_THREADS
 }
 
 /// Splits of a row with so many positions, as the shaders cut them.
@@ -240,6 +256,17 @@ impl Gpu {
         self.recorder.dispatch(&Call { kernel, buffers: &slices, constants, grid }, &params);
         let grid = [heads as u32, params.rows, 1];
         let slices = [o.all(), sums.all(), query.q.all(), selection];
+        let (head, len) = (layout.head as usize, rows * heads * layout.head as usize);
+        if leaves_codes(layout)
+            && let Some([codes, scales]) = self.codes_for(o, len, head)
+        {
+            let [o_all, sums, q, selection] = slices;
+            let slices = [o_all, sums, q, selection, codes.all(), scales.all()];
+            let kernel = Kernel::Qsa(QsaKernel::MergeCodes(*layout));
+            self.recorder.dispatch(&Call { kernel, buffers: &slices, constants, grid }, &params);
+            self.note_codes(o, len);
+            return Some(());
+        }
         let kernel = Kernel::Qsa(QsaKernel::Merge(*layout));
         self.recorder.dispatch(&Call { kernel, buffers: &slices, constants, grid }, &params);
         Some(())

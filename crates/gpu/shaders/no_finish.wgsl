@@ -1,0 +1,2 @@
+fn finish(block: u32, thread: u32) {
+}

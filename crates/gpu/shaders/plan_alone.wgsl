@@ -1,0 +1,2 @@
+fn beside(block: u32, thread: u32) {
+}

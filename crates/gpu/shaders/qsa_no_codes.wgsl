@@ -1,0 +1,2 @@
+fn leave_codes(first: u32, thread: u32, four: vec4<f32>) {
+}
