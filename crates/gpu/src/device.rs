@@ -8,6 +8,7 @@ use crate::adapter::{GpuOptions, open, title};
 use crate::buffer::GpuBuffer;
 use crate::fault::Faults;
 use crate::formats::{Book, Format};
+use crate::lists::Route;
 use crate::matrix::Matrix;
 use crate::moe::Plan;
 use crate::product::QuantisedRows;
@@ -53,7 +54,7 @@ impl Gpu {
     pub fn new(options: &GpuOptions) -> Result<Self, Error> {
         let faults = Faults::default();
         let opened = open(options, &faults)?;
-        let recorder = Recorder::new(opened.device, opened.queue, faults)?;
+        let recorder = Recorder::new(opened.device, opened.queue, faults, options.route())?;
         // Apple's GPUs have no product of packed bytes: it would be made of many operations.
         let metal = opened.info.backend == wgpu::Backend::Metal;
         let default = if metal { Activations::F32 } else { Activations::Int8 };
@@ -95,6 +96,11 @@ impl Gpu {
     /// Seconds that were spent waiting for the GPU so far; the rest of a window is recording.
     pub fn waited(&self) -> f64 {
         self.recorder.waited()
+    }
+
+    /// How kernels get to the GPU.
+    pub fn route(&self) -> Route {
+        self.recorder.route()
     }
 
     /// Calls of kernels so far.
