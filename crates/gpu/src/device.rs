@@ -21,6 +21,7 @@ use crate::states::{GdnState, PleState};
 use crate::tile::{FewTile, Tile};
 use kernels::tiles::TileTable;
 use kernels::{Activations, Device, Error, GdnShape, KvType, PleShape, QsaShape, Weight};
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -37,8 +38,8 @@ pub struct Gpu {
     pub(crate) forced_tile: Option<Tile>,
     /// Most bytes of a weight in one buffer, if less than the device allows.
     pub(crate) part_limit: u64,
-    pub(crate) scratch: HashMap<Scratch, Arc<GpuBuffer>>,
-    pub(crate) books: HashMap<Book, Arc<GpuBuffer>>,
+    pub(crate) scratch: FxHashMap<Scratch, Arc<GpuBuffer>>,
+    pub(crate) books: FxHashMap<Book, Arc<GpuBuffer>>,
     pub(crate) quantised: QuantisedRows,
     pub(crate) angles: HashMap<AnglesKey, Angles>,
     /// Where experts are multiplied that are not here.
@@ -65,8 +66,8 @@ impl Gpu {
             forced_few: None,
             forced_tile: None,
             part_limit: u64::MAX,
-            scratch: HashMap::new(),
-            books: HashMap::new(),
+            scratch: FxHashMap::default(),
+            books: FxHashMap::default(),
             quantised: QuantisedRows::default(),
             angles: HashMap::new(),
             host: Host::default(),

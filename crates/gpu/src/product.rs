@@ -12,7 +12,7 @@ mod text;
 mod waiting;
 
 pub(crate) use ready::{Inputs, QuantisedRows, Ready};
-pub(crate) use waiting::{CallLimits, Products, Waiting};
+pub(crate) use waiting::{CallLimits, Products, Waiting, call};
 
 use crate::buffer::{GpuBuffer, Held};
 use crate::device::Gpu;

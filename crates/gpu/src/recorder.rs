@@ -1,14 +1,14 @@
 //! The command list: kernels and copies in the order in which they were asked for, submitted when a
 //! result is wanted.
 
-use crate::buffer::{Allocator, Bindings, GpuBuffer, Held, Slice, Zeroing};
+use crate::buffer::{Allocator, Bindings, GpuBuffer, Slice, Zeroing};
 use crate::constants::{Constants, Place};
 use crate::direct;
 use crate::fault::{Faults, fault};
 use crate::kernel::Kernel;
 use crate::lists::{Lists, Route, Values, Work};
 use crate::params::Params;
-use crate::product::{CallLimits, Products, Waiting};
+use crate::product::{self, CallLimits, Products, Waiting};
 use crate::profile::{KernelTime, Profile};
 use crate::through_wgpu::WgpuLists;
 use crate::timer::Timer;
@@ -47,6 +47,7 @@ pub(crate) struct Recorder {
     open_calls: usize,
     /// Calls with which it is handed over.
     list_calls: usize,
+    windows: u64,
     /// Seconds that were spent waiting for the device.
     waited: f64,
     timer: Timer,
@@ -116,6 +117,7 @@ impl Recorder {
             calls: 0,
             open_calls: 0,
             list_calls: FIRST_CALLS,
+            windows: 0,
             waited: 0.0,
             timer,
             profile: None,
@@ -143,11 +145,12 @@ impl Recorder {
     }
 
     fn record_products(&mut self) {
-        if let Some(shared) = self.products.take() {
-            let buffers: Vec<Slice<'_>> = shared.buffers.iter().map(Held::slice).collect();
+        if let Some(waiting) = self.products.take() {
+            let shared = product::call(&waiting);
             let kernel = Kernel::Product(shared.kernel);
-            let call = Call { kernel, buffers: &buffers, constants: None, grid: shared.grid };
-            self.record(&call, &shared.params);
+            let (buffers, grid) = (&shared.buffers[..], shared.grid);
+            self.record(&Call { kernel, buffers, constants: None, grid }, &shared.params);
+            self.products.give_back(waiting);
         }
     }
 
@@ -348,6 +351,12 @@ impl Recorder {
     /// A window begins.
     pub(crate) fn begin_window(&mut self, _rows: usize) {
         self.list_calls = FIRST_CALLS;
+        self.windows += 1;
+    }
+
+    /// Windows that have begun.
+    pub(crate) fn window(&self) -> u64 {
+        self.windows
     }
 
     /// How kernels get to the device.

@@ -2,12 +2,11 @@
 
 use super::text::{HEAD_WORDS, SEGMENT_WORDS};
 use super::{Inputs, MAX_SEGMENTS, Product, RowsOf, Segment};
-use crate::buffer::Held;
+use crate::buffer::{Held, Slice};
 use crate::formats::Book;
 use crate::recorder::spread;
 use crate::tile::Width;
 use bytemuck::{Pod, Zeroable};
-use std::collections::BTreeMap;
 
 /// Bytes of workgroup memory that every device has.
 const WORKGROUP_BYTES: u32 = 16 << 10;
@@ -86,9 +85,9 @@ pub(crate) struct CallLimits {
 
 /// A call of a product kernel.
 #[derive(Debug)]
-pub(crate) struct SharedCall {
+pub(crate) struct SharedCall<'a> {
     pub(crate) kernel: Product,
-    pub(crate) buffers: Vec<Held>,
+    pub(crate) buffers: Vec<Slice<'a>>,
     pub(crate) params: Vec<u32>,
     pub(crate) grid: [u32; 3],
 }
@@ -129,10 +128,16 @@ impl Products {
         self.0.push(next);
     }
 
-    /// The call that does all of them; `None` if there are none.
-    pub(crate) fn take(&mut self) -> Option<SharedCall> {
-        let waiting = std::mem::take(&mut self.0);
-        (!waiting.is_empty()).then(|| call(&waiting))
+    /// All of them; `None` if there are none. They come back with [`Products::give_back`] when
+    /// their call is recorded.
+    pub(crate) fn take(&mut self) -> Option<Vec<Waiting>> {
+        (!self.0.is_empty()).then(|| std::mem::take(&mut self.0))
+    }
+
+    /// Takes back what was taken, whose room is used again.
+    pub(crate) fn give_back(&mut self, mut done: Vec<Waiting>) {
+        done.clear();
+        self.0 = done;
     }
 }
 
@@ -156,24 +161,26 @@ fn kernel<'a>(all: impl Iterator<Item = &'a Waiting>) -> Product {
     kernel
 }
 
-/// Buffers in the order of the bindings in `text`.
-fn call(all: &[Waiting]) -> SharedCall {
+/// The call that does all of them, which are alike. Buffers are in the order of the bindings in
+/// `text`.
+pub(crate) fn call(all: &[Waiting]) -> SharedCall<'_> {
     let kernel = kernel(all.iter());
     let mut buffers = Vec::with_capacity(kernel.bindings());
-    let mut params = vec![0; HEAD_WORDS];
+    let mut params = Vec::with_capacity(HEAD_WORDS + SEGMENT_WORDS * all.len());
+    params.resize(HEAD_WORDS, 0);
     let mut groups = 0;
     let (mut int8, mut float, mut plan) = (None, None, None);
-    let mut tables = BTreeMap::new();
+    let mut tables: Vec<(Book, Slice<'_>)> = Vec::new();
     for one in all {
-        buffers.extend([one.weights.clone(), one.weights.clone(), one.y.clone()]);
+        buffers.extend([&one.weights, &one.weights, &one.y].map(Held::slice));
         let words: [u32; SEGMENT_WORDS] = bytemuck::cast(one.work);
         params.extend(words);
         match &one.input {
-            Inputs::Float(x) => float = Some(x.clone()),
-            Inputs::Int8 { codes, scales } => int8 = Some([codes.clone(), scales.clone()]),
+            Inputs::Float(x) => float = Some(x.slice()),
+            Inputs::Int8 { codes, scales } => int8 = Some([codes.slice(), scales.slice()]),
         }
-        tables.extend(one.table.clone());
-        plan = one.source.plan.clone();
+        tables.extend(one.table.iter().map(|(book, words)| (*book, words.slice())));
+        plan = one.source.plan.as_ref();
         let Source { width, window_rows, tiles, .. } = one.source;
         let blocks = (one.work.weight_rows as usize).div_ceil(width.weight_rows(one.segment.tile));
         groups += blocks * tiles;
@@ -181,8 +188,10 @@ fn call(all: &[Waiting]) -> SharedCall {
     }
     buffers.extend(int8.into_iter().flatten());
     buffers.extend(float);
-    buffers.extend(tables.into_values());
-    buffers.extend(plan.into_iter().flatten());
+    tables.sort_by_key(|(book, _)| *book);
+    tables.dedup_by_key(|(book, _)| *book);
+    buffers.extend(tables.into_iter().map(|(_, words)| words));
+    buffers.extend(plan.into_iter().flatten().map(Held::slice));
     let grid = spread(groups);
     params[1] = grid[0];
     SharedCall { kernel, buffers, params, grid }
