@@ -103,7 +103,7 @@ impl Slice<'_> {
     pub(crate) fn binding(&self) -> wgpu::BindingResource<'_> {
         let (_, offset, bytes) = self.id;
         let size = std::num::NonZeroU64::new(bytes);
-        wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer: self.raw, offset, size })
+        wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer: self.raw(), offset, size })
     }
 }
 

@@ -85,9 +85,9 @@ impl Constants {
 
     /// Writes all words, to be read by the next submission, and begins again.
     pub(crate) fn flush(&mut self, queue: &wgpu::Queue) {
-        if !self.words.is_empty() {
-            queue.write_buffer(&self.buffer.raw, 0, bytemuck::cast_slice(&self.words));
-            self.words.clear();
+        if !self.words().is_empty() {
+            queue.write_buffer(self.raw(), 0, bytemuck::cast_slice(self.words()));
+            self.forget();
         }
     }
 }
