@@ -2,6 +2,7 @@
 
 use crate::NAME;
 use crate::fault::Faults;
+use crate::lists::Route;
 use crate::timer;
 use kernels::{Activations, Error};
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Features, Limits};
@@ -15,6 +16,17 @@ pub struct GpuOptions {
     /// Least precision of activations, whatever a matrix is loaded for: [`Activations::F32`] turns
     /// products of 8 bits off.
     pub activations: Option<Activations>,
+    /// How kernels get to the device. Without it what the environment's `TUFF_GPU_ROUTE` says,
+    /// `direct` or `wgpu`, or else the direct one where there is one.
+    pub route: Option<Route>,
+}
+
+impl GpuOptions {
+    /// The route to take, if it is there.
+    pub(crate) fn route(&self) -> Route {
+        let named = std::env::var("TUFF_GPU_ROUTE").is_ok_and(|name| name == "wgpu");
+        self.route.unwrap_or(if named { Route::Wgpu } else { Route::Direct })
+    }
 }
 
 /// Storage buffers that a kernel may bind.

@@ -95,10 +95,39 @@ impl Slice<'_> {
         }
     }
 
+    /// The buffer that it is a part of.
+    pub(crate) fn raw(&self) -> &wgpu::Buffer {
+        self.raw
+    }
+
     pub(crate) fn binding(&self) -> wgpu::BindingResource<'_> {
         let (_, offset, bytes) = self.id;
         let size = std::num::NonZeroU64::new(bytes);
-        wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer: self.raw, offset, size })
+        wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer: self.raw(), offset, size })
+    }
+}
+
+/// What a call binds: its buffers, and behind them a place in the constants if it has one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bindings<'a> {
+    pub(crate) buffers: &'a [Slice<'a>],
+    pub(crate) constants: Option<Slice<'a>>,
+}
+
+impl<'a> Bindings<'a> {
+    /// All of them in the order of the shader's bindings.
+    pub(crate) fn iter(self) -> impl Iterator<Item = Slice<'a>> {
+        self.buffers.iter().copied().chain(self.constants)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(self) -> usize {
+        self.buffers.len() + usize::from(self.constants.is_some())
+    }
+
+    /// Notes that a kernel writes those that `writes` says.
+    pub(crate) fn touch(self, writes: &[bool]) {
+        self.iter().zip(writes).filter(|(_, writes)| **writes).for_each(|(slice, _)| slice.touch());
     }
 }
 
@@ -132,10 +161,20 @@ pub(crate) type Dropped = Arc<Mutex<Vec<u64>>>;
 /// Bytes of all buffers that are in use.
 type Used = Arc<AtomicU64>;
 
+/// Who sees to it that a new buffer is zeroed before it is used.
+#[derive(Clone, Debug)]
+pub(crate) enum Zeroing {
+    /// wgpu, which knows all uses of the buffer.
+    Tracked,
+    /// We do, when the buffer is made: of its uses wgpu learns nothing.
+    AtOnce(wgpu::Queue),
+}
+
 /// Makes buffers.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     device: wgpu::Device,
+    zeroing: Zeroing,
     dropped: Dropped,
     used: Used,
     /// Most bytes that one buffer may have and a kernel can see of it.
@@ -145,11 +184,11 @@ pub(crate) struct Allocator {
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 impl Allocator {
-    pub(crate) fn new(device: wgpu::Device) -> Self {
+    pub(crate) fn new(device: wgpu::Device, zeroing: Zeroing) -> Self {
         let limits = device.limits();
         let limit = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
         let (dropped, used) = (Dropped::default(), Used::default());
-        Self { device, dropped, used, limit: limit / GRAIN * GRAIN }
+        Self { device, zeroing, dropped, used, limit: limit / GRAIN * GRAIN }
     }
 
     /// Bytes of all buffers that are in use.
@@ -173,7 +212,13 @@ impl Allocator {
     /// [`Error::OutOfMemory`] when the device lacks it, or no buffer may be so large.
     pub(crate) fn storage(&self, len: usize, what: &'static str) -> Result<GpuBuffer, Error> {
         let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
-        self.make(len, usage, what)
+        let buffer = self.make(len, usage, what)?;
+        if let Zeroing::AtOnce(queue) = &self.zeroing {
+            let mut encoder = self.device.create_command_encoder(&Default::default());
+            encoder.clear_buffer(&buffer.raw, 0, None);
+            queue.submit([encoder.finish()]);
+        }
+        Ok(buffer)
     }
 
     /// A buffer that the host can read.
@@ -181,7 +226,12 @@ impl Allocator {
     /// # Errors
     /// As for [`Allocator::storage`].
     pub(crate) fn readable(&self, len: usize) -> Result<GpuBuffer, Error> {
-        self.make(len, BufferUsages::MAP_READ | BufferUsages::COPY_DST, "a download")
+        let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+        let buffer = self.make(len, usage, "a download")?;
+        if matches!(self.zeroing, Zeroing::AtOnce(_)) {
+            buffer.raw.unmap();
+        }
+        Ok(buffer)
     }
 
     fn make(
@@ -200,8 +250,11 @@ impl Allocator {
         }
         let size = bytes.next_multiple_of(GRAIN).max(GRAIN);
         let memory = self.device.push_error_scope(ErrorFilter::OutOfMemory);
+        // What was never written as far as wgpu knows it would zero when it is mapped.
+        let mapped_at_creation =
+            usage.contains(BufferUsages::MAP_READ) && matches!(self.zeroing, Zeroing::AtOnce(_));
         let descriptor =
-            wgpu::BufferDescriptor { label: Some(what), size, usage, mapped_at_creation: false };
+            wgpu::BufferDescriptor { label: Some(what), size, usage, mapped_at_creation };
         let raw = self.device.create_buffer(&descriptor);
         if pollster::block_on(memory.pop()).is_some() {
             return Err(short());

@@ -68,11 +68,26 @@ impl Constants {
         (&self.buffer, place.first)
     }
 
+    /// All words so far.
+    pub(crate) fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// The buffer that has them when the submission runs.
+    pub(crate) fn raw(&self) -> &wgpu::Buffer {
+        &self.buffer.raw
+    }
+
+    /// Begins again.
+    pub(crate) fn forget(&mut self) {
+        self.words.clear();
+    }
+
     /// Writes all words, to be read by the next submission, and begins again.
     pub(crate) fn flush(&mut self, queue: &wgpu::Queue) {
-        if !self.words.is_empty() {
-            queue.write_buffer(&self.buffer.raw, 0, bytemuck::cast_slice(&self.words));
-            self.words.clear();
+        if !self.words().is_empty() {
+            queue.write_buffer(self.raw(), 0, bytemuck::cast_slice(self.words()));
+            self.forget();
         }
     }
 }

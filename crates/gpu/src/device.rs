@@ -8,6 +8,7 @@ use crate::adapter::{GpuOptions, open, title};
 use crate::buffer::GpuBuffer;
 use crate::fault::Faults;
 use crate::formats::{Book, Format};
+use crate::lists::Route;
 use crate::matrix::Matrix;
 use crate::moe::Plan;
 use crate::product::QuantisedRows;
@@ -20,6 +21,7 @@ use crate::states::{GdnState, PleState};
 use crate::tile::{FewTile, Tile};
 use kernels::tiles::TileTable;
 use kernels::{Activations, Device, Error, GdnShape, KvType, PleShape, QsaShape, Weight};
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -36,8 +38,8 @@ pub struct Gpu {
     pub(crate) forced_tile: Option<Tile>,
     /// Most bytes of a weight in one buffer, if less than the device allows.
     pub(crate) part_limit: u64,
-    pub(crate) scratch: HashMap<Scratch, Arc<GpuBuffer>>,
-    pub(crate) books: HashMap<Book, Arc<GpuBuffer>>,
+    pub(crate) scratch: FxHashMap<Scratch, Arc<GpuBuffer>>,
+    pub(crate) books: FxHashMap<Book, Arc<GpuBuffer>>,
     pub(crate) quantised: QuantisedRows,
     pub(crate) angles: HashMap<AnglesKey, Angles>,
     /// Where experts are multiplied that are not here.
@@ -53,7 +55,7 @@ impl Gpu {
     pub fn new(options: &GpuOptions) -> Result<Self, Error> {
         let faults = Faults::default();
         let opened = open(options, &faults)?;
-        let recorder = Recorder::new(opened.device, opened.queue, faults)?;
+        let recorder = Recorder::new(opened.device, opened.queue, faults, options.route())?;
         // Apple's GPUs have no product of packed bytes: it would be made of many operations.
         let metal = opened.info.backend == wgpu::Backend::Metal;
         let default = if metal { Activations::F32 } else { Activations::Int8 };
@@ -64,8 +66,8 @@ impl Gpu {
             forced_few: None,
             forced_tile: None,
             part_limit: u64::MAX,
-            scratch: HashMap::new(),
-            books: HashMap::new(),
+            scratch: FxHashMap::default(),
+            books: FxHashMap::default(),
             quantised: QuantisedRows::default(),
             angles: HashMap::new(),
             host: Host::default(),
@@ -95,6 +97,11 @@ impl Gpu {
     /// Seconds that were spent waiting for the GPU so far; the rest of a window is recording.
     pub fn waited(&self) -> f64 {
         self.recorder.waited()
+    }
+
+    /// How kernels get to the GPU.
+    pub fn route(&self) -> Route {
+        self.recorder.route()
     }
 
     /// Calls of kernels so far.

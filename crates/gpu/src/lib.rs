@@ -2,8 +2,9 @@
 //!
 //! - `adapter`: which GPU is used, and why another is not.
 //! - `buffer`, `constants`, `recorder`, `pipelines`, `fault`: the device layer. Operations
-//!   are recorded into one command list, which is submitted when a result is downloaded, so a
-//!   window is one submission. What fails on the way is kept until then.
+//!   are recorded into command lists, the last of which is submitted when a result is downloaded.
+//!   What fails on the way is kept until then.
+//! - `lists`: how commands get to the device: `direct`, past wgpu's bookkeeping, or `through_wgpu`.
 //! - `shader`, `params`, `kernel`: a kernel is a small value (its family and parameters), from
 //!   which its WGSL text is made, with the files under `shaders/`.
 //! - `device`: [`Gpu`].
@@ -21,6 +22,8 @@ mod constants;
 mod counts;
 mod decode;
 mod device;
+#[cfg_attr(not(any(windows, target_os = "linux")), path = "no_direct.rs")]
+mod direct;
 mod elementwise;
 mod fault;
 mod formats;
@@ -30,6 +33,7 @@ mod hc;
 mod hc_kernels;
 mod head;
 mod kernel;
+mod lists;
 #[cfg(test)]
 mod lost;
 mod matrix;
@@ -51,6 +55,7 @@ mod split;
 mod states;
 #[cfg(test)]
 mod testing;
+mod through_wgpu;
 mod tile;
 mod timer;
 mod tunable;
@@ -58,6 +63,7 @@ mod tunable;
 pub use adapter::{GpuOptions, adapters};
 pub use buffer::GpuBuffer;
 pub use device::Gpu;
+pub use lists::Route;
 pub use matrix::{Matrix, weight_bytes};
 pub use moe::Plan;
 pub use profile::KernelTime;

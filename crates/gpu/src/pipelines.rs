@@ -1,21 +1,44 @@
 //! Compiled kernels and bind groups, made when first needed and kept.
 
 use crate::NAME;
-use crate::buffer::{Slice, SliceId};
+use crate::buffer::{Bindings, SliceId};
 use crate::fault::Faults;
 use crate::kernel::Kernel;
 use crate::shader::{Access, Shader};
 use kernels::Error;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
+use std::fmt::Debug;
 use std::sync::Arc;
-use wgpu::{BindGroup, BindGroupLayout, ComputePipeline, ErrorFilter};
+
+/// What makes pipelines and bind groups on one of the two routes.
+pub(crate) trait Maker: Debug {
+    /// A kernel as the driver compiled it.
+    type Pipeline: Debug;
+    /// Buffers, bound.
+    type Group: Debug;
+
+    /// Compiles a kernel.
+    ///
+    /// # Errors
+    /// [`Error::KernelBuild`] with the reason.
+    fn compile(&self, shader: &Shader) -> Result<Self::Pipeline, Error>;
+
+    /// Binds buffers for a kernel.
+    ///
+    /// # Errors
+    /// Whatever the device says.
+    fn bind(
+        &mut self,
+        compiled: &Arc<Compiled<Self::Pipeline>>,
+        buffers: Bindings<'_>,
+    ) -> Result<Self::Group, Error>;
+}
 
 /// A compiled kernel.
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct Compiled<P> {
     name: String,
-    pub(crate) pipeline: ComputePipeline,
-    layout: BindGroupLayout,
+    pub(crate) pipeline: P,
     /// Which bindings it writes.
     pub(crate) writes: Vec<bool>,
 }
@@ -27,116 +50,79 @@ struct Refused {
     why: String,
 }
 
-/// Everything that was compiled and bound.
-#[derive(Debug)]
-pub(crate) struct Pipelines {
-    device: wgpu::Device,
-    faults: Faults,
-    /// Or why the driver refused the kernel.
-    compiled: HashMap<Kernel, Result<Arc<Compiled>, Refused>>,
-    groups: HashMap<(Kernel, Vec<SliceId>), BindGroup>,
-    recent: Recent,
-}
-
-/// The calls of windows a while ago in their order. A window makes the calls of one before that had
-/// as many rows, so the next one is most often found without a look at the tables.
-#[derive(Debug, Default)]
-struct Recent {
-    /// Rows of the windows, and their calls.
-    lists: Vec<(usize, Vec<Bound>)>,
-    /// Rows of the present one.
-    rows: usize,
-    /// The list that is followed, and the place of the next call in it.
-    list: usize,
-    next: usize,
-}
-
-impl Recent {
-    /// Where a window begins, chooses the list that its first call stands in, or a new one. `same`
-    /// tells whether a call is that one.
-    fn choose(&mut self, same: impl Fn(&Bound) -> bool) {
-        if self.next == 0 || self.next >= MOST_CALLS {
-            self.next = 0;
-            let rows = self.rows;
-            let fits =
-                |(n, calls): &(usize, Vec<Bound>)| *n == rows && calls.first().is_some_and(&same);
-            self.list = self.lists.iter().position(fits).unwrap_or_else(|| {
-                if self.lists.len() == MOST_LISTS {
-                    self.lists.remove(0);
-                }
-                self.lists.push((rows, Vec::new()));
-                self.lists.len() - 1
-            });
-        }
-    }
-
-    /// Drops the lists with calls that have one of these buffers.
-    fn forget(&mut self, buffers: &[u64]) {
-        let before = self.lists.len();
-        let gone = |call: &Bound| call.ids.iter().any(|id| buffers.contains(&id.0));
-        self.lists.retain(|(_, calls)| !calls.iter().any(gone));
-        if self.lists.len() < before {
-            self.next = 0;
-        }
-    }
-}
-
 /// A call's kernel with its buffers.
 #[derive(Debug)]
-struct Bound {
+pub(crate) struct Bound<M: Maker> {
     kernel: Kernel,
     ids: Vec<SliceId>,
-    compiled: Arc<Compiled>,
-    group: BindGroup,
+    pub(crate) compiled: Arc<Compiled<M::Pipeline>>,
+    pub(crate) group: Arc<M::Group>,
+    /// The place of the call that came after it last time.
+    after: usize,
 }
+
+impl<M: Maker> Bound<M> {
+    fn is(&self, kernel: Kernel, buffers: Bindings<'_>) -> bool {
+        self.ids.len() == buffers.len()
+            && self.ids.iter().zip(buffers.iter()).all(|(id, slice)| *id == slice.id())
+            && self.kernel == kernel
+    }
+}
+
+/// What tells calls apart: the kernel's number and the buffers.
+type Key = (u32, Vec<SliceId>);
+
+/// Everything that was compiled and bound.
+///
+/// A window makes the calls of one before, in the same order, so a call is most often the one that
+/// came after its predecessor last time; only where it is not the tables are looked at.
+#[derive(Debug)]
+pub(crate) struct Pipelines<M: Maker> {
+    pub(crate) maker: M,
+    faults: Faults,
+    /// A kernel's number, and the kernel or why the driver refused it.
+    compiled: FxHashMap<Kernel, (u32, CompileResult<M>)>,
+    places: FxHashMap<Key, usize>,
+    bound: Vec<Bound<M>>,
+    /// The place of the last call.
+    last: usize,
+}
+
+type CompileResult<M> = Result<Arc<Compiled<<M as Maker>::Pipeline>>, Refused>;
 
 /// Bind groups that are kept: places of host inputs differ with every length of a window.
 const MOST_GROUPS: usize = 32768;
 
-/// Windows whose calls are remembered in their order.
-const MOST_LISTS: usize = 12;
-
-/// Calls of a window that are remembered.
-const MOST_CALLS: usize = 8192;
-
-impl Pipelines {
-    pub(crate) fn new(device: wgpu::Device, faults: Faults) -> Self {
-        let (compiled, groups) = (HashMap::new(), HashMap::new());
-        Self { device, faults, compiled, groups, recent: Recent::default() }
+impl<M: Maker> Pipelines<M> {
+    pub(crate) fn new(maker: M, faults: Faults) -> Self {
+        let (compiled, places) = (FxHashMap::default(), FxHashMap::default());
+        Self { maker, faults, compiled, places, bound: Vec::new(), last: 0 }
     }
 
-    /// The kernel with these buffers bound; `None` if it could not be built, which is kept as a
+    /// The kernel with these buffers bound; `None` if that could not be made, which is kept as a
     /// fault every time.
-    pub(crate) fn get(
-        &mut self,
-        kernel: Kernel,
-        slices: &[Slice<'_>],
-    ) -> Option<(&Compiled, &BindGroup)> {
-        let same = |bound: &Bound| {
-            bound.kernel == kernel
-                && bound.ids.len() == slices.len()
-                && bound.ids.iter().zip(slices).all(|(id, slice)| *id == slice.id())
+    pub(crate) fn get(&mut self, kernel: Kernel, buffers: Bindings<'_>) -> Option<&Bound<M>> {
+        let expected = self.bound.get(self.last).map_or(0, |last| last.after);
+        let place = match self.bound.get(expected) {
+            Some(bound) if bound.is(kernel, buffers) => expected,
+            _ => {
+                let place = self.look_up(kernel, buffers)?;
+                if let Some(last) = self.bound.get_mut(self.last) {
+                    last.after = place;
+                }
+                place
+            }
         };
-        self.recent.choose(same);
-        let place = self.recent.next;
-        if !self.recent.lists[self.recent.list].1.get(place).is_some_and(same) {
-            let bound = self.look_up(kernel, slices)?;
-            let calls = &mut self.recent.lists[self.recent.list].1;
-            calls.truncate(place);
-            calls.push(bound);
-        }
-        self.recent.next += 1;
-        let bound = &self.recent.lists[self.recent.list].1[place];
-        Some((&bound.compiled, &bound.group))
+        self.last = place;
+        self.bound.get(place)
     }
 
-    fn look_up(&mut self, kernel: Kernel, slices: &[Slice<'_>]) -> Option<Bound> {
-        let device = &self.device;
-        let compiled = self.compiled.entry(kernel).or_insert_with(|| {
+    fn look_up(&mut self, kernel: Kernel, buffers: Bindings<'_>) -> Option<usize> {
+        let number = self.compiled.len() as u32;
+        let maker = &self.maker;
+        let (number, compiled) = self.compiled.entry(kernel).or_insert_with(|| {
             let shader = kernel.shader();
-            let refused =
-                |error: Error| Refused { kernel: shader.name.clone(), why: error.to_string() };
-            compile(device, &shader).map(Arc::new).map_err(refused)
+            (number, compile(maker, &shader))
         });
         let compiled = match compiled {
             Ok(compiled) => compiled.clone(),
@@ -147,105 +133,75 @@ impl Pipelines {
                 return None;
             }
         };
-        if self.groups.len() >= MOST_GROUPS {
-            self.groups.clear();
+        let key = (*number, buffers.iter().map(|slice| slice.id()).collect());
+        if let Some(place) = self.places.get(&key) {
+            return Some(*place);
         }
-        let ids: Vec<SliceId> = slices.iter().map(Slice::id).collect();
-        let group = self
-            .groups
-            .entry((kernel, ids.clone()))
-            .or_insert_with(|| bind(device, &compiled.layout, slices))
-            .clone();
-        Some(Bound { kernel, ids, compiled, group })
+        assert_eq!(buffers.len(), compiled.writes.len(), "buffers of {}", compiled.name);
+        let bound = self.maker.bind(&compiled, buffers);
+        let group = Arc::new(bound.map_err(|error| self.faults.add(error)).ok()?);
+        if self.bound.len() >= MOST_GROUPS {
+            self.places.clear();
+            self.bound.clear();
+        }
+        let place = self.bound.len();
+        self.bound.push(Bound { kernel, ids: key.1.clone(), compiled, group, after: place + 1 });
+        self.places.insert(key, place);
+        Some(place)
     }
 
     /// The kernel's name, without making its text again once it is compiled.
     pub(crate) fn name(&self, kernel: Kernel) -> String {
         match self.compiled.get(&kernel) {
-            Some(Ok(compiled)) => compiled.name.clone(),
+            Some((_, Ok(compiled))) => compiled.name.clone(),
             _ => kernel.shader().name,
         }
     }
 
-    /// A window of so many rows begins.
-    pub(crate) fn begin(&mut self, rows: usize) {
-        self.recent.rows = rows;
-        self.recent.next = 0;
+    /// Compiles a shader that belongs to no kernel.
+    #[cfg(test)]
+    pub(crate) fn compile(&self, shader: &Shader) -> Result<(), Error> {
+        let refused = |Refused { kernel, why }| Error::KernelBuild { device: NAME, kernel, why };
+        compile(&self.maker, shader).map(|_| ()).map_err(refused)
     }
 
     /// Number of bind groups that are kept.
     #[cfg(test)]
     pub(crate) fn bound(&self) -> usize {
-        self.groups.len()
+        self.bound.len()
     }
 
     /// Forgets what is bound to these buffers, which are no more: it would keep their memory.
     pub(crate) fn forget(&mut self, buffers: &[u64]) {
-        if !buffers.is_empty() {
-            self.groups.retain(|(_, slices), _| slices.iter().all(|s| !buffers.contains(&s.0)));
-            self.recent.forget(buffers);
+        let gone = |ids: &[SliceId]| ids.iter().any(|id| buffers.contains(&id.0));
+        if buffers.is_empty() || !self.bound.iter().any(|bound| gone(&bound.ids)) {
+            return;
         }
+        self.bound.retain(|bound| !gone(&bound.ids));
+        // What stays has other places now; what comes after what is found out again.
+        self.places.clear();
+        for (place, bound) in self.bound.iter_mut().enumerate() {
+            bound.after = place + 1;
+            if let Some((number, _)) = self.compiled.get(&bound.kernel) {
+                self.places.insert((*number, bound.ids.clone()), place);
+            }
+        }
+        self.last = 0;
     }
 }
 
-fn bind(device: &wgpu::Device, layout: &BindGroupLayout, slices: &[Slice<'_>]) -> BindGroup {
-    let entry = |(binding, slice)| {
-        let (binding, slice): (usize, &Slice<'_>) = (binding, slice);
-        wgpu::BindGroupEntry { binding: binding as u32, resource: slice.binding() }
-    };
-    let entries: Vec<_> = slices.iter().enumerate().map(entry).collect();
-    let descriptor = wgpu::BindGroupDescriptor { label: None, layout, entries: &entries };
-    device.create_bind_group(&descriptor)
-}
-
-pub(crate) fn compile(device: &wgpu::Device, shader: &Shader) -> Result<Compiled, Error> {
-    let internal = device.push_error_scope(ErrorFilter::Internal);
-    let validation = device.push_error_scope(ErrorFilter::Validation);
-    let compiled = build(device, shader);
-    let errors = [pollster::block_on(validation.pop()), pollster::block_on(internal.pop())];
-    match errors.into_iter().flatten().next() {
-        None => Ok(compiled),
-        Some(error) => {
-            let (kernel, why) = (shader.name.clone(), error.to_string());
-            Err(Error::KernelBuild { device: NAME, kernel, why })
-        }
-    }
-}
-
-fn build(device: &wgpu::Device, shader: &Shader) -> Compiled {
-    let label = Some(shader.name.as_str());
-    let source = wgpu::ShaderSource::Wgsl(shader.text.as_str().into());
-    let descriptor = wgpu::ShaderModuleDescriptor { label, source };
-    // SAFETY: the text is this crate's own. Every kernel keeps its indices inside the buffers that
-    // its callers assert to be large enough, and its loops are bounded.
-    let module = unsafe {
-        device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
-    };
-    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-        label,
-        entries: &layout_entries(shader),
-    });
-    let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-        label,
-        bind_group_layouts: &[Some(&layout)],
-        immediate_size: shader.params,
-    });
-    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label,
-        layout: Some(&pipeline_layout),
-        module: &module,
-        entry_point: Some("main"),
-        compilation_options: wgpu::PipelineCompilationOptions {
-            zero_initialize_workgroup_memory: false,
-            ..Default::default()
-        },
-        cache: None,
-    });
+fn compile<M: Maker>(maker: &M, shader: &Shader) -> CompileResult<M> {
     let writes = shader.bindings.iter().map(|b| b.access == Access::Write).collect();
-    Compiled { name: shader.name.clone(), pipeline, layout, writes }
+    let name = shader.name.clone();
+    match maker.compile(shader) {
+        Ok(pipeline) => Ok(Arc::new(Compiled { name, pipeline, writes })),
+        Err(Error::KernelBuild { why, .. }) => Err(Refused { kernel: name, why }),
+        Err(error) => Err(Refused { kernel: name, why: error.to_string() }),
+    }
 }
 
-fn layout_entries(shader: &Shader) -> Vec<wgpu::BindGroupLayoutEntry> {
+/// The layout of a kernel's bindings.
+pub(crate) fn layout_entries(shader: &Shader) -> Vec<wgpu::BindGroupLayoutEntry> {
     let entry = |(index, access)| wgpu::BindGroupLayoutEntry {
         binding: index,
         visibility: wgpu::ShaderStages::COMPUTE,
@@ -262,19 +218,36 @@ fn layout_entries(shader: &Shader) -> Vec<wgpu::BindGroupLayoutEntry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Route;
     use crate::shader::write;
-    use crate::testing::gpu;
+    use crate::testing::gpu_on;
 
     #[test]
     fn a_shader_that_the_driver_refuses_is_named() {
-        let Some(gpu) = gpu() else { return };
-        let text = "@compute @workgroup_size(1) fn main() { y[0] = nothing; }".to_owned();
-        let bindings = vec![write("y", "f32")];
-        let shader = Shader { name: "broken L=4".to_owned(), bindings, params: 0, text };
-        let error = gpu.recorder.compile(&shader).unwrap_err();
-        assert!(matches!(&error, Error::KernelBuild { .. }), "{error}");
-        let text = error.to_string();
-        assert!(text.contains("broken L=4") && text.contains("nothing"), "{text}");
-        assert!(gpu.recorder.faults.take().is_ok());
+        for route in [Route::Direct, Route::Wgpu] {
+            let Some(gpu) = gpu_on(route) else { return };
+            let refused = |text: &str| {
+                let (name, bindings) = ("broken L=4".to_owned(), vec![write("y", "f32")]);
+                let shader = Shader { name, bindings, params: 0, text: text.to_owned() };
+                let refused = gpu.recorder.compile(&shader);
+                let Err(error) = refused else { panic!("{route:?} takes {text}") };
+                assert!(matches!(&error, Error::KernelBuild { .. }), "{error}");
+                error.to_string()
+            };
+            let text = refused("@compute @workgroup_size(1) fn main() { y[0] = nothing; }");
+            assert!(text.contains("broken L=4") && text.contains("nothing"), "{text}");
+            // Sound, and more than any device has.
+            refused("@compute @workgroup_size(1, 1, 60000) fn main() {}");
+            refused("@compute @workgroup_size(1) fn other() {}");
+            if route == Route::Direct {
+                // wgpu leaves it to the driver.
+                let text = refused(
+                    "var<workgroup> all: array<u32, 100000000>;
+                    @compute @workgroup_size(1) fn main() { all[0] = 1u; }",
+                );
+                assert!(text.contains("400000000 bytes of workgroup memory"), "{text}");
+            }
+            assert!(gpu.recorder.faults.take().is_ok());
+        }
     }
 }

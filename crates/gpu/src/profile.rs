@@ -2,8 +2,8 @@
 //! its own, so the sum is less than a window takes otherwise: what lies between the calls is not
 //! in it.
 
+use crate::lists::{Lists, Stamps};
 use std::collections::BTreeMap;
-use wgpu::{BufferUsages, CommandEncoder, ComputePassTimestampWrites, QuerySet};
 
 /// Calls of one submission that are timed; more are counted and not timed.
 const MOST_CALLS: u32 = 2048;
@@ -20,9 +20,7 @@ pub struct KernelTime {
 /// Times of calls by the kernels' names.
 #[derive(Debug)]
 pub(crate) struct Profile {
-    set: QuerySet,
-    resolved: wgpu::Buffer,
-    readable: wgpu::Buffer,
+    stamps: Stamps,
     seconds_per_tick: f64,
     /// Kernels of the calls that are recorded and not read yet.
     calls: Vec<String>,
@@ -30,57 +28,35 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    pub(crate) fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Self {
-        let make = |usage| {
-            device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("profile"),
-                size: 16 * u64::from(MOST_CALLS),
-                usage,
-                mapped_at_creation: false,
-            })
-        };
-        Self {
-            set: device.create_query_set(&wgpu::QuerySetDescriptor {
-                label: Some("profile"),
-                ty: wgpu::QueryType::Timestamp,
-                count: 2 * MOST_CALLS,
-            }),
-            resolved: make(BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC),
-            readable: make(BufferUsages::MAP_READ | BufferUsages::COPY_DST),
-            seconds_per_tick: f64::from(queue.get_timestamp_period()) * 1e-9,
-            calls: Vec::new(),
-            times: BTreeMap::new(),
-        }
+    /// `None` where the device has no clock that can be read.
+    pub(crate) fn new(lists: &mut dyn Lists, queue: &wgpu::Queue) -> Option<Self> {
+        let stamps = lists.stamps(2 * MOST_CALLS)?;
+        let seconds_per_tick = f64::from(queue.get_timestamp_period()) * 1e-9;
+        Some(Self { stamps, seconds_per_tick, calls: Vec::new(), times: BTreeMap::new() })
     }
 
-    /// Where the next call, of this kernel, notes its begin and end.
-    pub(crate) fn call(&mut self, kernel: &str) -> Option<ComputePassTimestampWrites<'_>> {
+    /// Where the next call, of this kernel, notes its begin and, behind that, its end.
+    pub(crate) fn call(&mut self, kernel: String) -> Option<(&Stamps, u32)> {
         let index = 2 * u32::try_from(self.calls.len()).unwrap_or(u32::MAX / 2);
         if index >= 2 * MOST_CALLS {
-            self.times.entry(kernel.to_owned()).or_default().calls += 1;
+            self.times.entry(kernel).or_default().calls += 1;
             return None;
         }
-        self.calls.push(kernel.to_owned());
-        Some(ComputePassTimestampWrites {
-            query_set: &self.set,
-            beginning_of_pass_write_index: Some(index),
-            end_of_pass_write_index: Some(index + 1),
-        })
+        self.calls.push(kernel);
+        Some((&self.stamps, index))
     }
 
     /// Ends a list; what it noted is then to be read.
-    pub(crate) fn end(&self, encoder: &mut CommandEncoder) {
+    pub(crate) fn end(&self, lists: &mut dyn Lists) {
         let count = 2 * self.calls.len() as u32;
         if count > 0 {
-            let bytes = 8 * u64::from(count);
-            encoder.resolve_query_set(&self.set, 0..count, &self.resolved, 0);
-            encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.readable, 0, bytes);
+            lists.resolve(&self.stamps, count);
         }
     }
 
     /// The stamps' buffer, and the number of stamps in it.
     pub(crate) fn noted(&self) -> (wgpu::Buffer, usize) {
-        (self.readable.clone(), 2 * self.calls.len())
+        (self.stamps.readable.clone(), 2 * self.calls.len())
     }
 
     /// Drops the calls whose stamps could not be read.

@@ -1,29 +1,31 @@
 //! The command list: kernels and copies in the order in which they were asked for, submitted when a
 //! result is wanted.
 
-use crate::buffer::{Allocator, GpuBuffer, Held, Slice};
+use crate::buffer::{Allocator, Bindings, GpuBuffer, Held, Slice, Zeroing};
 use crate::constants::{Constants, Place};
+use crate::direct;
 use crate::fault::{Faults, fault};
 use crate::kernel::Kernel;
+use crate::lists::{Lists, Route, Values, Work};
 use crate::open::{Combination, Injection, Open, SharedCall};
 use crate::params::Params;
-use crate::pipelines::Pipelines;
 use crate::plan_kernels::{FewPlan, SwigluCodes};
 use crate::product::{CallLimits, Convolution, Waiting};
 use crate::profile::{KernelTime, Profile};
-use crate::timer::{self, Timer};
+use crate::through_wgpu::WgpuLists;
+use crate::timer::Timer;
 use kernels::Error;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use wgpu::{CommandEncoder, ComputePass};
 
 /// Bytes that may be on their way at once: there is a copy of them until they are on the device.
 const UPLOAD_CHUNK: usize = 32 << 20;
 
-/// Calls that are recorded before the device gets them.
-const LIST_CALLS: usize = 32;
+/// Calls that are recorded before the device gets a window's first list, so that it begins soon.
+/// Each list after it may have twice as many, up to what the route says.
+const FIRST_CALLS: usize = 32;
 
 /// Most workgroups along one axis of a grid, on every device.
 pub(crate) const MAX_GRID: u32 = 65535;
@@ -34,19 +36,20 @@ pub(crate) struct Recorder {
     queue: wgpu::Queue,
     pub(crate) allocator: Allocator,
     pub(crate) faults: Faults,
-    pipelines: Pipelines,
+    route: Route,
+    lists: Box<dyn Lists>,
     constants: Constants,
     /// The call that is still open to others. Everything else that is recorded closes it.
     open: Open,
     call_limits: CallLimits,
-    /// Open while kernels follow each other; copies are between passes.
-    pass: Option<ComputePass<'static>>,
-    encoder: Option<CommandEncoder>,
     download: GpuBuffer,
     /// Calls of kernels so far.
     calls: u64,
     /// Calls of the list that is open.
     open_calls: usize,
+    /// Calls with which it is handed over.
+    list_calls: usize,
+    windows: u64,
     /// Seconds that were spent waiting for the device.
     waited: f64,
     timer: Timer,
@@ -80,13 +83,23 @@ impl Recorder {
         device: wgpu::Device,
         queue: wgpu::Queue,
         faults: Faults,
+        route: Route,
     ) -> Result<Self, Error> {
-        let allocator = Allocator::new(device.clone());
-        let pipelines = Pipelines::new(device.clone(), faults.clone());
+        let direct = match route {
+            Route::Direct => direct::open(&device, &queue, &faults),
+            Route::Wgpu => None,
+        };
+        let (route, zeroing) = match &direct {
+            Some(_) => (Route::Direct, Zeroing::AtOnce(queue.clone())),
+            None => (Route::Wgpu, Zeroing::Tracked),
+        };
+        let mut lists = direct.unwrap_or_else(|| {
+            Box::new(WgpuLists::new(device.clone(), queue.clone(), faults.clone()))
+        });
+        let allocator = Allocator::new(device.clone(), zeroing);
         let constants = Constants::new(&allocator)?;
         let download = allocator.readable(1 << 16)?;
-        let (pass, encoder) = (None, None);
-        let timer = Timer::new(&device, &queue);
+        let timer = Timer::new(&mut *lists, &queue);
         let limits = device.limits();
         let call_limits = CallLimits {
             bindings: limits.max_storage_buffers_per_shader_stage as usize,
@@ -97,15 +110,16 @@ impl Recorder {
             queue,
             allocator,
             faults,
-            pipelines,
+            route,
+            lists,
             constants,
             open: Open::default(),
             call_limits,
-            pass,
-            encoder,
             download,
             calls: 0,
             open_calls: 0,
+            list_calls: FIRST_CALLS,
+            windows: 0,
             waited: 0.0,
             timer,
             profile: None,
@@ -120,7 +134,7 @@ impl Recorder {
     /// Appends a kernel. Where its grid is empty there is nothing to do.
     pub(crate) fn dispatch<P: Params>(&mut self, call: &Call<'_>, params: &P) {
         self.record_products();
-        self.record(call, bytemuck::bytes_of(params));
+        self.record(call, bytemuck::cast_slice(std::slice::from_ref(params)));
     }
 
     /// Appends a product, which may share its call with products before and after it. What it
@@ -172,11 +186,11 @@ impl Recorder {
             let buffers: Vec<Slice<'_>> = shared.buffers.iter().map(Held::slice).collect();
             let SharedCall { kernel, constants, grid, .. } = shared;
             let call = Call { kernel, buffers: &buffers, constants, grid };
-            self.record(&call, bytemuck::cast_slice(&shared.params));
+            self.record(&call, &shared.params);
         }
     }
 
-    fn record(&mut self, call: &Call<'_>, params: &[u8]) {
+    fn record(&mut self, call: &Call<'_>, params: &[u32]) {
         let [x, y, z] = call.grid;
         if x == 0 || y == 0 || z == 0 {
             return;
@@ -184,23 +198,12 @@ impl Recorder {
         assert!(x.max(y).max(z) <= MAX_GRID, "a grid of {:?}", call.grid);
         self.calls += 1;
         self.open_calls += 1;
-        if self.profile.is_some() {
-            self.pass = None;
-        }
-        self.open_pass(call.kernel);
-        let place = call.constants.map(|place| self.constants.at(place));
-        let slices: Vec<_> = call.buffers.iter().copied().chain(place).collect();
-        let Some((compiled, group)) = self.pipelines.get(call.kernel, &slices) else { return };
-        let Some(pass) = &mut self.pass else { return };
-        pass.set_pipeline(&compiled.pipeline);
-        pass.set_bind_group(0, group, &[]);
-        pass.set_immediates(0, params);
-        pass.dispatch_workgroups(x, y, z);
-        slices
-            .iter()
-            .zip(&compiled.writes)
-            .filter(|(_, writes)| **writes)
-            .for_each(|(s, _)| s.touch());
+        self.begin_timed();
+        let Self { lists, profile, constants, .. } = self;
+        let stamps = profile.as_mut().and_then(|profile| profile.call(lists.name(call.kernel)));
+        let constants = call.constants.map(|place| constants.at(place));
+        let bindings = Bindings { buffers: call.buffers, constants };
+        lists.kernel(&Work { kernel: call.kernel, bindings, params, grid: call.grid, stamps });
         #[cfg(test)]
         {
             self.dispatched += 1;
@@ -225,11 +228,10 @@ impl Recorder {
         let Some(place) = self.constants(words) else { return };
         buffer.touch();
         if !words.is_empty() {
+            self.begin_other();
             let (source, first) = self.constants.source(place);
-            let (source, offset, bytes) =
-                (source.raw.clone(), 4 * first as u64, size_of_val(words));
-            let (target, bytes) = (&buffer.raw, bytes as u64);
-            self.encoder().copy_buffer_to_buffer(&source, offset, target, 0, bytes);
+            let from = Values { buffer: source, first };
+            self.lists.copy(from, Values { buffer, first: 0 }, words.len());
         }
     }
 
@@ -238,10 +240,9 @@ impl Recorder {
         assert!(from.1 + len <= from.0.len() && to.1 + len <= to.0.len(), "a copy past the end");
         to.0.touch();
         if len > 0 {
-            let at = |first: usize| 4 * first as u64;
-            let (source, target) = (&from.0.raw, &to.0.raw);
-            let bytes = at(len);
-            self.encoder().copy_buffer_to_buffer(source, at(from.1), target, at(to.1), bytes);
+            self.begin_other();
+            let values = |(buffer, first)| Values { buffer, first };
+            self.lists.copy(values(from), values(to), len);
         }
     }
 
@@ -250,8 +251,8 @@ impl Recorder {
         assert!(first + len <= buffer.len(), "a clear past the end");
         buffer.touch();
         if len > 0 {
-            let (offset, bytes) = (4 * first as u64, 4 * len as u64);
-            self.encoder().clear_buffer(&buffer.raw, offset, Some(bytes));
+            self.begin_other();
+            self.lists.clear(Values { buffer, first }, len);
         }
     }
 
@@ -283,13 +284,16 @@ impl Recorder {
             self.download = self.allocator.readable(out.len().next_power_of_two())?;
         }
         assert!(out.len() <= buffer.len(), "{} values of {}", out.len(), buffer.len());
-        let bytes = 4 * out.len() as u64;
-        let target = self.download.raw.clone();
-        self.encoder().copy_buffer_to_buffer(&buffer.raw, 0, &target, 0, bytes);
+        if !out.is_empty() {
+            self.begin_other();
+            let from = Values { buffer, first: 0 };
+            self.lists.copy(from, Values { buffer: &self.download, first: 0 }, out.len());
+        }
         self.submit();
-        if bytes == 0 {
+        if out.is_empty() {
             return self.faults.take();
         }
+        let target = self.download.raw.clone();
         if !self.read(&target, bytemuck::cast_slice_mut(out)) {
             // Whatever became of the old one, it is of no use any more.
             self.download = self.allocator.readable(self.download.len())?;
@@ -302,10 +306,8 @@ impl Recorder {
     /// # Errors
     /// The first fault since the last download.
     pub(crate) fn finish(&mut self) -> Result<f64, Error> {
-        self.encoder();
-        if let Some(encoder) = &mut self.encoder {
-            self.timer.end(encoder);
-        }
+        self.begin_other();
+        self.timer.end(&mut *self.lists);
         self.submit();
         let mut stamps = [0u64; 2];
         let read = match self.timer.readable().cloned() {
@@ -352,13 +354,13 @@ impl Recorder {
     /// Number of bind groups that are kept.
     #[cfg(test)]
     pub(crate) fn bound(&self) -> usize {
-        self.pipelines.bound()
+        self.lists.bound()
     }
 
     /// Compiles a shader that belongs to no kernel.
     #[cfg(test)]
     pub(crate) fn compile(&self, shader: &crate::shader::Shader) -> Result<(), Error> {
-        crate::pipelines::compile(&self.device, shader).map(|_| ())
+        self.lists.compile(shader)
     }
 
     /// The device itself.
@@ -376,14 +378,26 @@ impl Recorder {
     /// Hands what is recorded to the device if that is much, so that it begins while the rest is
     /// recorded. No place of [`Recorder::constants`] may be in use.
     pub(crate) fn submit_much(&mut self) {
-        if self.open_calls >= LIST_CALLS {
+        if self.open_calls >= self.list_calls {
             self.submit();
+            self.list_calls = (2 * self.list_calls).min(self.lists.most_calls());
         }
     }
 
-    /// A window of so many rows begins: it is likely to make the calls of one before.
-    pub(crate) fn begin_window(&mut self, rows: usize) {
-        self.pipelines.begin(rows);
+    /// A window begins.
+    pub(crate) fn begin_window(&mut self, _rows: usize) {
+        self.list_calls = FIRST_CALLS;
+        self.windows += 1;
+    }
+
+    /// Windows that have begun.
+    pub(crate) fn window(&self) -> u64 {
+        self.windows
+    }
+
+    /// How kernels get to the device.
+    pub(crate) fn route(&self) -> Route {
+        self.route
     }
 
     /// Seconds that were spent waiting for the device.
@@ -399,13 +413,10 @@ impl Recorder {
         {
             self.submissions += 1;
         }
-        self.pass = None;
-        if let (Some(profile), Some(encoder)) = (&self.profile, &mut self.encoder) {
-            profile.end(encoder);
+        if let Some(profile) = &self.profile {
+            profile.end(&mut *self.lists);
         }
-        self.constants.flush(&self.queue);
-        self.pipelines.forget(&self.allocator.take_dropped());
-        self.queue.submit(self.encoder.take().map(CommandEncoder::finish));
+        self.lists.submit(&mut self.constants, &self.allocator.take_dropped());
         self.read_profile();
     }
 
@@ -413,8 +424,8 @@ impl Recorder {
     pub(crate) fn profile(&mut self, on: bool) -> BTreeMap<String, KernelTime> {
         self.submit();
         let found = self.profile.take().map(|profile| profile.times).unwrap_or_default();
-        if on && self.device.features().contains(timer::FEATURES) {
-            self.profile = Some(Profile::new(&self.device, &self.queue));
+        if on {
+            self.profile = Profile::new(&mut *self.lists, &self.queue);
         }
         found
     }
@@ -448,36 +459,18 @@ impl Recorder {
             Err(_) => self.faults.add(fault("waiting for the device failed".to_owned())),
         }
         self.waited += begun.elapsed().as_secs_f64();
+        self.lists.retire();
     }
 
-    /// The pass that a call of `kernel` is recorded in.
-    fn open_pass(&mut self, kernel: Kernel) {
-        if self.pass.is_some() {
-            return;
-        }
-        let mut profile = self.profile.take();
-        let timestamp_writes =
-            profile.as_mut().and_then(|profile| profile.call(&self.pipelines.name(kernel)));
-        let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
-        let pass = self.list().begin_compute_pass(&descriptor).forget_lifetime();
-        self.pass = Some(pass);
-        self.profile = profile;
-    }
-
-    /// The list, outside any pass.
-    fn encoder(&mut self) -> &mut CommandEncoder {
+    /// Something that is no product begins.
+    fn begin_other(&mut self) {
         self.record_products();
-        self.pass = None;
-        self.list()
+        self.begin_timed();
     }
 
-    fn list(&mut self) -> &mut CommandEncoder {
-        let Self { device, encoder, timer, .. } = self;
-        encoder.get_or_insert_with(|| {
-            let mut encoder = device.create_command_encoder(&Default::default());
-            timer.begin(&mut encoder);
-            encoder
-        })
+    /// Something begins, and the time with it, unless it has begun already.
+    fn begin_timed(&mut self) {
+        self.timer.begin(&mut *self.lists);
     }
 }
 

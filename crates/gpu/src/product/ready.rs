@@ -48,11 +48,17 @@ pub(crate) const QUANTISED: usize = 4;
 pub(crate) struct QuantisedRows {
     places: [Option<Quantised>; QUANTISED],
     next: usize,
+    /// The window that took the last one.
+    window: u64,
 }
 
 impl QuantisedRows {
-    /// The place that is taken next, with nothing in it.
-    fn free(&mut self) -> usize {
+    /// The place that is taken next, with nothing in it. Every window begins with the same one, so
+    /// that its calls bind what those of the window before did.
+    fn free(&mut self, window: u64) -> usize {
+        if self.window != window {
+            (self.window, self.next) = (window, 0);
+        }
         self.places[self.next] = None;
         self.next
     }
@@ -84,8 +90,9 @@ impl Gpu {
         let values = rows * n_in;
         let state = (x.id(), x.state());
         let fits = |q: &Option<Quantised>| q.is_some_and(|q| q.x == state && q.values >= values);
+        let window = self.recorder.window();
         let there = self.quantised.places.iter().position(fits);
-        let place = there.unwrap_or_else(|| self.quantised.free());
+        let place = there.unwrap_or_else(|| self.quantised.free(window));
         let [codes, scales] = self.codes_at(place, values)?;
         if there.is_none() {
             let buffers = [codes.all(), scales.all(), x.all()];
@@ -108,7 +115,7 @@ impl Gpu {
         if !int8 || !width.is_multiple_of(UNIT) || values == 0 || x.len() < values {
             return None;
         }
-        let place = self.quantised.free();
+        let place = self.quantised.free(self.recorder.window());
         self.codes_at(place, values)
     }
 

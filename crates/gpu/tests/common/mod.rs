@@ -6,7 +6,7 @@ pub(crate) mod qsa;
 pub(crate) mod script;
 
 use gguf::TensorType;
-use gpu::{Gpu, GpuOptions};
+use gpu::{Gpu, GpuOptions, Route};
 use kernels::weight::WeightShape;
 use kernels::{Activations, Device, Weight};
 use std::path::Path;
@@ -20,11 +20,20 @@ pub(crate) fn gpu() -> Option<Gpu> {
 
 /// As [`gpu`], with activations of at least this precision.
 pub(crate) fn gpu_with(activations: Activations) -> Option<Gpu> {
+    open(activations, None)
+}
+
+/// As [`gpu_with`], with kernels on this route.
+pub(crate) fn gpu_on(activations: Activations, route: Route) -> Option<Gpu> {
+    open(activations, Some(route))
+}
+
+fn open(activations: Activations, route: Option<Route>) -> Option<Gpu> {
     let named = std::env::var("TUFF_GPU").ok();
     let names = if named.is_some() { vec![named] } else { vec![None, Some("llvmpipe".into())] };
     let mut reason = String::new();
     for adapter in names {
-        match Gpu::new(&GpuOptions { adapter, activations: Some(activations) }) {
+        match Gpu::new(&GpuOptions { adapter, activations: Some(activations), route }) {
             Ok(gpu) => return Some(gpu),
             Err(error) => reason = error.to_string(),
         }

@@ -270,7 +270,7 @@ impl DeviceArgs {
             ActivationType::Int8 => None,
             ActivationType::F32 => Some(Activations::F32),
         };
-        GpuOptions { adapter: self.gpu.clone(), activations }
+        GpuOptions { adapter: self.gpu.clone(), activations, route: None }
     }
 
     /// The cpu backend, with the tiles that an audit found for it.
