@@ -26,6 +26,11 @@ use wgpu::naga::valid::{Capabilities, ValidationFlags, Validator};
 const CAPABILITIES: Capabilities =
     Capabilities::IMMEDIATES.union(Capabilities::SHADER_FLOAT16_IN_FLOAT32);
 
+/// A constant that no kernel uses. wgpu-hal translates modules with one when it makes the pipeline,
+/// and only then leaves out what it was told to: bounds of loops, checks of whole divisions, and
+/// zeroing workgroup memory.
+const OVERRIDE: &str = "override unused: u32 = 0u;\n";
+
 /// Bytes that one command can put into a buffer.
 const UPDATE_BYTES: usize = 65536;
 
@@ -198,7 +203,7 @@ impl Driver {
     /// # Errors
     /// [`Error::KernelBuild`] with the reason.
     pub(super) fn compile(&self, shader: &Shader) -> Result<Pipeline, Error> {
-        let text = &shader.text;
+        let text = &format!("{}{OVERRIDE}", shader.text);
         let mut options = wgsl::Options::new();
         options.capabilities = CAPABILITIES;
         let module = wgsl::Frontend::new_with_options(options)
