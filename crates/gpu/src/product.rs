@@ -20,7 +20,7 @@ pub(crate) use waiting::{CallLimits, Products, Waiting};
 
 use crate::buffer::{GpuBuffer, Held};
 use crate::device::Gpu;
-use crate::formats::{Book, Format};
+use crate::formats::{Book, Format, Values};
 use crate::matrix::{Matrix, Part};
 use crate::shader::Shader;
 use crate::tile::{Tile, Width};
@@ -155,7 +155,10 @@ impl Gpu {
     /// `y[row] = matrix x[row]`; `y` rows have `n_out` values.
     pub(crate) fn product(&mut self, matrix: &Matrix, x: &Ready, rows: usize, y: &GpuBuffer) {
         assert!(y.len() >= rows * matrix.n_out, "{rows} rows of {} results", matrix.n_out);
-        let width = Width::of_rows(rows);
+        let width = match matrix.format.layout().values {
+            Values::Float => Width::of_floats(rows, matrix.n_out),
+            _ => Width::of_rows(rows),
+        };
         let tiles = rows.div_ceil(width.tokens() as usize);
         for part in &matrix.parts {
             let work = Work {

@@ -90,6 +90,9 @@ pub(crate) enum Width {
 /// Windows of so many rows are worth a tile of 64.
 const MANY_ROWS: usize = 32;
 
+/// Weight rows of floats that are not worth a tile of 64 even for many rows: routers and gates.
+const FEW_FLOAT_ROWS: usize = 1024;
+
 /// Pairs per expert, on average, that are worth a tile of 16.
 const MANY_PAIRS: usize = 8;
 
@@ -100,6 +103,15 @@ impl Width {
             0..=4 => Self::Few(rows.max(1) as u32),
             MANY_ROWS.. => Self::Many(64),
             _ => Self::Few(8),
+        }
+    }
+
+    /// The same for `weight_rows` weight rows of floats: of a few of them tiles of 64 would leave most
+    /// of the device without work, and there is nothing to decode once for many.
+    pub(crate) fn of_floats(rows: usize, weight_rows: usize) -> Self {
+        match Self::of_rows(rows) {
+            Self::Many(_) if weight_rows <= FEW_FLOAT_ROWS => Self::Few(8),
+            width => width,
         }
     }
 
