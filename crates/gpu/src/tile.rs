@@ -93,6 +93,9 @@ const MANY_ROWS: usize = 32;
 /// Weight rows of floats that are not worth a tile of 64 even for many rows: routers and gates.
 const FEW_FLOAT_ROWS: usize = 1024;
 
+/// Window rows up to which that holds: from some 700 on an H200 is busy with tiles of 64.
+const FEW_FLOAT_TOKENS: usize = 512;
+
 /// Pairs per expert, on average, that are worth a tile of 16.
 const MANY_PAIRS: usize = 8;
 
@@ -110,7 +113,9 @@ impl Width {
     /// of the device without work, and there is nothing to decode once for many.
     pub(crate) fn of_floats(rows: usize, weight_rows: usize) -> Self {
         match Self::of_rows(rows) {
-            Self::Many(_) if weight_rows <= FEW_FLOAT_ROWS => Self::Few(8),
+            Self::Many(_) if weight_rows <= FEW_FLOAT_ROWS && rows <= FEW_FLOAT_TOKENS => {
+                Self::Few(8)
+            }
             width => width,
         }
     }
