@@ -1,7 +1,7 @@
 //! The kernel families on CPU.
 //!
-//! [`Cpu`] is a [`kernels::Backend`]: weights stay in the mapped file and are decoded a few rows at
-//! a time, once per window, into what stays in the cache: signed bytes where activations may be
+//! [`Cpu`] is a [`kernels::Backend`]: weights stay in the mapped file, or are copied in the order of
+//! reading ([`Interleave`]), and are decoded a few rows at a time, once per window, into what stays in the cache: signed bytes where activations may be
 //! brought to 8 bits ([`int8`]), f32 elsewhere ([`simd`]). All cores take part through one
 //! [`pool::Pool`]. The instruction set is chosen at run time ([`Isa::detect`]).
 //!
