@@ -142,6 +142,13 @@ impl CpuMatrix {
         }
     }
 
+    /// The same of a stack of which experts are taken, or halves of them: in turn if these are whole
+    /// panels. (A stack of one expert may be none, and is a matrix to those who load it.)
+    pub(crate) fn encoded_stack(&self) -> Encoded<'_> {
+        let rows = self.int8.as_ref().map_or(1, Product::panel_rows);
+        if self.weight.n_out().is_multiple_of(2 * rows) { self.encoded() } else { self.in_file() }
+    }
+
     /// All rows, over all experts, one after the other.
     pub(crate) fn in_file(&self) -> Encoded<'_> {
         self.encoded_as(self.weight.bytes())
@@ -213,6 +220,10 @@ impl Device for Cpu {
             matrix.interleaved = self.copies.make(weight, product, &mut self.pool).map(Arc::new);
         }
         Ok(matrix)
+    }
+
+    fn spare_memory(&mut self) {
+        self.copies.spare_memory();
     }
 
     fn load_unread(

@@ -5,21 +5,22 @@ use crate::int8::Product;
 use crate::pool::Pool;
 use crate::share::Shared;
 use kernels::Weight;
-use kernels::host::available_memory;
+use kernels::host::MemoryRoom;
 use memmap2::{Advice, MmapMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which weights are interleaved when they are loaded: copied to memory in the order in which
-/// products with 8-bit activations read them. That is faster, and takes their size once more while
-/// the file's own bytes stay in memory, too. No result depends on it.
+/// products with 8-bit activations read them. That is faster, and takes their size once more for as
+/// long as the file's own bytes stay in memory, too. No result depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Interleave {
     /// None: they are read where the file is mapped.
     #[default]
     Nothing,
     /// As many as a part of the memory that is free at the start holds, experts up to a size that
-    /// is copied in a few seconds.
+    /// is copied in a few seconds; none where memory of the process is limited, of which mapped
+    /// files are no part, and none of a model that does not fit.
     Auto,
     /// All but experts.
     Dense,
@@ -87,15 +88,19 @@ impl Copies {
     pub(crate) fn new(interleave: Interleave) -> Self {
         let limits = match interleave {
             Interleave::Nothing => [0, 0],
-            Interleave::Auto => match available_memory() {
-                Some(free) => [free / SHARE, (free / SHARE).min(MOST_EXPERTS)],
-                None => [UNKNOWN, 0],
-            },
+            Interleave::Auto => by_room(&MemoryRoom::now()),
             Interleave::Dense => [u64::MAX, 0],
             Interleave::All => [u64::MAX; 2],
         };
         let [dense, experts] = limits.map(|most| Kind { most, used: Arc::default() });
         Self { asked: interleave, dense, experts }
+    }
+
+    /// What was not asked for by name is not copied any more.
+    pub(crate) fn spare_memory(&mut self) {
+        if self.asked == Interleave::Auto {
+            [&mut self.dense, &mut self.experts].into_iter().for_each(|kind| kind.most = 0);
+        }
     }
 
     /// A copy of the weight, where there may be one and the system has the memory.
@@ -128,6 +133,16 @@ impl Copies {
             product.interleave(panels[i], row_bytes, unsafe { out.slice(own) });
         });
         Some(Interleaved { bytes, used: kind.used.clone() })
+    }
+}
+
+/// Bytes of dense weights and of experts that are copied with [`Interleave::Auto`].
+fn by_room(room: &MemoryRoom) -> [u64; 2] {
+    match (room.process, room.least()) {
+        // Plans count mapped weights beside what the process may have.
+        (Some(_), _) => [0, 0],
+        (None, Some(free)) => [free / SHARE, (free / SHARE).min(MOST_EXPERTS)],
+        (None, None) => [UNKNOWN, 0],
     }
 }
 
@@ -167,6 +182,25 @@ mod tests {
         let all = Copies::new(Interleave::All);
         assert!(copied(&all, &weight(TensorType::Q4_K, 20, 2)).is_none());
         assert!(copied(&all, &weight(TensorType::Q2_K, 32, 1)).is_none());
+    }
+
+    #[test]
+    fn auto_takes_a_part_of_what_is_free_and_nothing_where_memory_is_short() {
+        let free = |free| MemoryRoom { free: Some(free), ..MemoryRoom::default() };
+        assert_eq!(by_room(&free(16 << 30)), [4 << 30, 4 << 30]);
+        assert_eq!(by_room(&free(64 << 30)), [16 << 30, 8 << 30]);
+        assert_eq!(
+            by_room(&MemoryRoom { container: Some(4 << 30), ..free(16 << 30) }),
+            [1 << 30; 2]
+        );
+        assert_eq!(by_room(&MemoryRoom { process: Some(64 << 30), ..free(64 << 30) }), [0, 0]);
+        assert_eq!(by_room(&MemoryRoom::default()), [UNKNOWN, 0]);
+        let weight = weight(TensorType::Q8_0, 32, 1);
+        for (interleave, want) in [(Interleave::Auto, false), (Interleave::Dense, true)] {
+            let mut copies = Copies::new(interleave);
+            copies.spare_memory();
+            assert_eq!(copied(&copies, &weight).is_some(), want, "{interleave:?}");
+        }
     }
 
     #[test]

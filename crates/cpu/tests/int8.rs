@@ -108,6 +108,27 @@ fn experts(
     act.zip(part).flat_map(|(a, b)| a.iter().chain(b).map(|x| x.to_bits())).collect()
 }
 
+/// A stack of one expert has the shape of a matrix, and its rows need not be whole panels.
+#[test]
+fn one_expert_of_odd_width_is_multiplied_in_any_order() {
+    let (n_in, width, rows) = (256, 24, 3);
+    let choice = MoeChoice { experts: 1, used: 1 };
+    let weight = |ty, n_in, n_out| weight(ty, WeightShape { n_in, n_out, experts: 1 });
+    let gate = weight(TensorType::Q8_0, n_in, width);
+    let up = weight(TensorType::Q4_K, n_in, width);
+    let down = weight(TensorType::F16, width, n_in);
+    let mut random = Random::new(13);
+    let (logits, u) = (random.values(rows, 1.0), random.values(rows * n_in, 1.0));
+    for isa in Isa::available() {
+        let mut expected: Option<Vec<u32>> = None;
+        for mut cpu in cpus(isa) {
+            let found = experts(&mut cpu, [&gate, &up, &down], (&logits, &u), choice);
+            let expected = expected.get_or_insert_with(|| found.clone());
+            assert!(found == *expected, "{}, {} threads", isa.name(), cpu.threads());
+        }
+    }
+}
+
 #[test]
 fn bits_of_experts_depend_on_neither_company_nor_threads() {
     let (n_in, width, rows) = (256, 96, 9);

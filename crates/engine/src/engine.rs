@@ -104,6 +104,9 @@ impl<B: Backend> Engine<B> {
         let WeightHomes { stores, split } = homes;
         let (rope_scaling, split) = (config.rope_scaling, split.as_ref());
         let options = LoadOptions { rope_scaling, stores: stores.as_ref(), split };
+        if stores.as_ref().is_some_and(|stores| stores.layer(0).is_some()) {
+            backend.spare_memory();
+        }
         let (weights, done) = Weights::load(&mut backend, checkpoint, options, progress)?;
         let block = match config.mtp {
             Some(extent) => {

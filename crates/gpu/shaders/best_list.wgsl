@@ -7,7 +7,6 @@ const NONE: u32 = 0xffffffffu;
 const BINS: u32 = THREADS;
 
 var<workgroup> bins: array<atomic<u32>, BINS>;
-var<workgroup> sums: array<u32, THREADS>;
 // The digit that is sought, and how many with it are due.
 var<workgroup> found: vec2<u32>;
 var<workgroup> bad: atomic<u32>;
@@ -15,22 +14,6 @@ var<workgroup> bad: atomic<u32>;
 var<workgroup> hits: array<u32, MOST>;
 var<workgroup> hit_count: atomic<u32>;
 var<workgroup> listed: atomic<u32>;
-
-// The sum of the values of all threads up to this one.
-fn sum_up_to(thread: u32, value: u32) -> u32 {
-    sums[thread] = value;
-    workgroupBarrier();
-    for (var step = 1u; step < THREADS; step *= 2u) {
-        var before = 0u;
-        if thread >= step {
-            before = sums[thread - step];
-        }
-        workgroupBarrier();
-        sums[thread] += before;
-        workgroupBarrier();
-    }
-    return sums[thread];
-}
 
 @compute @workgroup_size(THREADS)
 fn main(

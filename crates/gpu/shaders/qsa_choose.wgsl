@@ -9,26 +9,9 @@ const EVERYTHING: u32 = 0xffffffffu;
 const NOTHING: u32 = 0xfffffffeu;
 
 var<workgroup> bins: array<atomic<u32>, BINS>;
-var<workgroup> sums: array<u32, THREADS>;
 var<workgroup> nan: atomic<u32>;
 // The bin in which the last one lies, and how many of it are due.
 var<workgroup> found: vec2<u32>;
-
-// The sum of the values of all threads up to this one.
-fn sum_up_to(thread: u32, value: u32) -> u32 {
-    sums[thread] = value;
-    workgroupBarrier();
-    for (var step = 1u; step < THREADS; step *= 2u) {
-        var before = 0u;
-        if thread >= step {
-            before = sums[thread - step];
-        }
-        workgroupBarrier();
-        sums[thread] += before;
-        workgroupBarrier();
-    }
-    return sums[thread];
-}
 
 @compute @workgroup_size(THREADS)
 fn main(

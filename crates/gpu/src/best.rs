@@ -62,7 +62,8 @@ impl BestStep {
             }
             Self::List => {
                 let bindings = vec![write("best", "u32"), read("maxima", "u32"), read("x", "u32")];
-                let sources = [order, include_str!("../shaders/best_list.wgsl")];
+                let sums = include_str!("../shaders/sum_up_to.wgsl");
+                let sources = [order, sums, include_str!("../shaders/best_list.wgsl")];
                 let constants = [("THREADS", THREADS), ("MOST", MOST as u32)];
                 Shader::new::<BestParams>("best_list", &constants, bindings, &sources)
             }

@@ -116,8 +116,15 @@ impl Direct {
 
 impl Lists for Direct {
     fn kernel(&mut self, work: &Work<'_>) {
-        let Some(bound) = self.pipelines.get(work.kernel, work.bindings) else { return };
-        let group = bound.group.clone();
+        let bound = self.pipelines.get(work.kernel, work.bindings);
+        let Some(group) = bound.map(|bound| bound.group.clone()) else {
+            // A stamp that nobody writes would be waited for.
+            if let Some((stamps, index)) = work.stamps {
+                self.stamp(stamps, index);
+                self.stamp(stamps, index + 1);
+            }
+            return;
+        };
         group.check_params(work.params.len());
         let barrier = match work.stamps {
             None => self.hazards().kernel(&group.uses),

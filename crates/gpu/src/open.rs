@@ -64,7 +64,11 @@ pub(crate) struct Open {
 impl Open {
     /// Whether a product can join what is open.
     pub(crate) fn accepts(&self, next: &Waiting, limits: CallLimits) -> bool {
-        let closed = self.combination.is_some() || self.injection.is_some() || self.plan.is_some();
+        let closed = self.combination.is_some()
+            || self.injection.is_some()
+            || self.plan.is_some()
+            || self.downs.is_some()
+            || self.convolution.is_some();
         !closed && self.products.accept(next, limits)
     }
 

@@ -108,6 +108,10 @@ pub trait Device {
         self.load_matrix(weight, activations)
     }
 
+    /// Tells, before weights are loaded, that they do not all fit into memory: no copy is to be made
+    /// of any that nobody asked for.
+    fn spare_memory(&mut self) {}
+
     /// Makes a matrix ready whose bytes are read from elsewhere or row by row: a stack of experts
     /// that a store provides, or an embedding ([`crate::Head::embed`]). A device that arranges
     /// weights for products has no need to; the default is [`Device::load_matrix`].

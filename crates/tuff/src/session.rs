@@ -295,6 +295,9 @@ pub(crate) fn load<B: Backend>(
     progress.clear();
     if device.repacks() {
         checkpoint.file.release();
+        if let Some(file) = &checkpoint.mtp_file {
+            file.release();
+        }
     }
     if let Some(stores) = engine.stores().filter(|_| !placed.is_split()) {
         stored::warm(stores);

@@ -47,7 +47,8 @@ pub(crate) fn open(
     // Beside a GPU the dense weights are not here, and a store sees nothing of the use of experts
     // that are there: its list would not be one of the hottest.
     let alone = stores.experts().is_some() && !placed.is_split();
-    let locked = if alone && !device.repacks() { lock(checkpoint, block) } else { None };
+    // Copies are not the file's pages, which nothing reads any more.
+    let locked = if alone && !device.copies_dense() { lock(checkpoint, block) } else { None };
     let list = if alone { list(stores.model()) } else { None };
     let held = Held { stores: stores.clone(), list, _locked: locked };
     HELD.lock().unwrap_or_else(PoisonError::into_inner).push(held);

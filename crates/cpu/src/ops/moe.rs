@@ -111,7 +111,8 @@ impl Moe for Cpu {
     ) {
         let (matrices, width) = gate_and_up(&experts);
         let int8 = matrices.iter().all(|matrix| matrix.int8.is_some());
-        let rows = matrices.map(|matrix| if int8 { matrix.encoded() } else { matrix.in_file() });
+        let rows =
+            matrices.map(|matrix| if int8 { matrix.encoded_stack() } else { matrix.in_file() });
         let find = |n: usize| {
             let group = &plan.groups()[n];
             let weights = match experts {
@@ -128,7 +129,7 @@ impl Moe for Cpu {
 
     fn moe_down(&mut self, plan: &Plan, down: &CpuMatrix, act: &Vec<f32>, part: &mut Vec<f32>) {
         let width = down.weight.n_out();
-        let rows = if down.int8.is_some() { down.encoded() } else { down.in_file() };
+        let rows = if down.int8.is_some() { down.encoded_stack() } else { down.in_file() };
         let find = |n: usize| {
             let group = &plan.groups()[n];
             Found { group, weights: [rows.part(group.expert * width, width)] }

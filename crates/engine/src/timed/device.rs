@@ -46,6 +46,10 @@ impl<B: HostBackend> Device for Timed<B> {
         Ok(timed(self.inner.load_matrix(weight, activations)?, weight))
     }
 
+    fn spare_memory(&mut self) {
+        self.inner.spare_memory();
+    }
+
     fn load_unread(
         &mut self,
         weight: &Weight,

@@ -210,3 +210,30 @@ fn down_projections_of_many_experts_are_summed_up_apart() {
     });
     assert_eq!(started, 3);
 }
+
+/// Products that wait for their sum are joined by no other, which here reads what one of them makes.
+#[test]
+fn a_product_behind_those_of_a_sum_is_a_call_of_its_own() {
+    let Some(mut gpu) = gpu() else { return };
+    let (width, float) = (SHAPE.width, Activations::F32);
+    let down = gpu.load_matrix(&weight(TensorType::F32, 32, width, 16), float).unwrap();
+    let one = gpu.load_matrix(&weight(TensorType::F32, 32, width, 1), float).unwrap();
+    let next = gpu.load_matrix(&weight(TensorType::F32, width, 9, 1), float).unwrap();
+    let logits = values(&mut gpu, 1, 16);
+    let mut plan = gpu.new_plan();
+    gpu.moe_plan(&logits, 1, MoeChoice { experts: 16, used: 5 }, &mut plan);
+    let (act, shared_act) = (values(&mut gpu, 2, 5 * 32), values(&mut gpu, 3, 32));
+    let mut found = Vec::new();
+    for apart in [true, false] {
+        let (mut part, mut shared_y) = (values(&mut gpu, 5, 5 * width), values(&mut gpu, 6, width));
+        let mut y = values(&mut gpu, 7, 9);
+        gpu.moe_down(&plan, &down, &act, &mut part);
+        gpu.matmul(&one, &shared_act, 1, &mut shared_y);
+        if apart {
+            gpu.recorder.submit();
+        }
+        gpu.matmul(&next, &shared_y, 1, &mut y);
+        found.push([words(&mut gpu, &part), words(&mut gpu, &shared_y), words(&mut gpu, &y)]);
+    }
+    assert!(found[0] == found[1]);
+}

@@ -105,6 +105,7 @@ pub(super) fn choose_shader(block: u32) -> Shader {
     let sources = [
         include_str!("../../shaders/order.wgsl"),
         include_str!("../../shaders/qsa_runs.wgsl"),
+        include_str!("../../shaders/sum_up_to.wgsl"),
         include_str!("../../shaders/qsa_choose.wgsl"),
     ];
     Shader::new::<ChooseParams>("qsa_choose", &constants, bindings, &sources)

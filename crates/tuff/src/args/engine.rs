@@ -87,7 +87,8 @@ pub(crate) enum TilesName {
 /// Which weights the cpu backend keeps in the order in which it reads them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RepackName {
-    /// As many as a quarter of the free memory holds, and as much of the experts, up to 8 GiB.
+    /// As many as a quarter of the free memory holds, and as much of the experts, up to 8 GiB;
+    /// none where experts are read as they are used, or the process has a limit.
     Auto,
     /// None: they are read where the file is mapped.
     Off,
@@ -280,6 +281,11 @@ impl DeviceArgs {
             tiles::equip(&mut cpu);
         }
         cpu
+    }
+
+    /// Whether dense weights are copied when they are loaded, whatever fits.
+    pub(crate) fn copies_dense(&self) -> bool {
+        self.backend() == Chosen::Cpu && matches!(self.repack, RepackName::Dense | RepackName::All)
     }
 
     /// Whether weights may be copied when they are loaded.

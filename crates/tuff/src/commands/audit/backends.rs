@@ -152,6 +152,7 @@ fn kernel_name(kernel: &str) -> (&'static str, String) {
     let words: Vec<&str> = kernel.split(' ').filter(is_name).collect();
     let first = words.first().copied().unwrap_or_default();
     let group = match first.split('_').next().unwrap_or_default() {
+        "expert" => "experts",
         "matrix" => "dense",
         "experts" => return ("experts", joined(&words[1..])),
         "plan" => "router",
@@ -161,7 +162,7 @@ fn kernel_name(kernel: &str) -> (&'static str, String) {
         "qsa" => "qsa",
         "ple" => "ple",
         "mtp" => "mtp",
-        "argmax" | "gather" | "decode" => "head",
+        "argmax" | "best" | "gather" | "decode" => "head",
         _ => "other",
     };
     if group == "dense" { (group, joined(&words[1..])) } else { (group, joined(&words)) }
