@@ -31,7 +31,7 @@ pub(crate) fn argmax_shader() -> Shader {
 
 impl Head for Gpu {
     fn embed(&mut self, table: &Matrix, tokens: &[u32], streams: usize, x: &mut GpuBuffer) {
-        self.recorder.begin_window(tokens.len());
+        self.recorder.begin_window();
         self.decode_rows(table, tokens, streams, x);
     }
 

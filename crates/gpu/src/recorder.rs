@@ -385,7 +385,7 @@ impl Recorder {
     }
 
     /// A window begins.
-    pub(crate) fn begin_window(&mut self, _rows: usize) {
+    pub(crate) fn begin_window(&mut self) {
         self.list_calls = FIRST_CALLS;
         self.windows += 1;
     }

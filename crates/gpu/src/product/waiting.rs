@@ -9,7 +9,6 @@ use crate::open::{Injection, SharedCall};
 use crate::recorder::spread;
 use crate::tile::Width;
 use bytemuck::{Pod, Zeroable};
-use std::collections::BTreeMap;
 
 /// Bytes of workgroup memory that every device has.
 pub(super) const WORKGROUP_BYTES: u32 = 16 << 10;
@@ -194,29 +193,30 @@ fn call(
     let streams = injection.as_ref().map_or(0, |injection| injection.streams);
     let kernel = kernel_of(all.iter(), streams, convolution.as_ref().map(|asked| asked.conv));
     let mut buffers = Vec::with_capacity(kernel.bindings());
-    let mut params = vec![0; HEAD_WORDS];
+    let mut params = Vec::with_capacity(HEAD_WORDS + SEGMENT_WORDS * all.len());
+    params.resize(HEAD_WORDS, 0);
     let mut groups = 0;
-    let (mut int8, mut float, mut plan) = (None, None, None);
-    let mut tables = BTreeMap::new();
+    let (mut int8, mut float) = (None, None);
+    let mut tables: Vec<&(Book, Held)> = all.iter().flat_map(|one| &one.table).collect();
+    tables.sort_by_key(|(book, _)| *book);
+    tables.dedup_by_key(|(book, _)| *book);
     for one in all {
         buffers.extend([one.weights.clone(), one.weights.clone(), one.y.clone()]);
         let words: [u32; SEGMENT_WORDS] = bytemuck::cast(one.work);
         params.extend(words);
         match &one.input {
-            Inputs::Float(x) => float = Some(x.clone()),
-            Inputs::Int8 { codes, scales } => int8 = Some([codes.clone(), scales.clone()]),
+            Inputs::Float(x) => float = Some(x),
+            Inputs::Int8 { codes, scales } => int8 = Some([codes, scales]),
         }
-        tables.extend(one.table.clone());
-        plan = one.source.plan.clone();
         let Source { width, window_rows, tiles, .. } = one.source;
         let blocks = (one.work.weight_rows as usize).div_ceil(width.weight_rows(one.segment.tile));
         groups += blocks * tiles;
         (params[0], params[2]) = (window_rows as u32, tiles as u32);
     }
-    buffers.extend(int8.into_iter().flatten());
-    buffers.extend(float);
-    buffers.extend(tables.into_values());
-    buffers.extend(plan.into_iter().flatten());
+    buffers.extend(int8.into_iter().flatten().chain(float).cloned());
+    buffers.extend(tables.into_iter().map(|(_, words)| words.clone()));
+    let plan = all.last().and_then(|one| one.source.plan.as_ref());
+    buffers.extend(plan.into_iter().flatten().cloned());
     buffers.extend(injection.into_iter().flat_map(Injection::buffers));
     let grid = spread(groups);
     params[1] = grid[0];
