@@ -46,6 +46,10 @@ fn rows(planned: &Planned, placed: Option<Placement>) -> Vec<Row> {
         &planned.plan;
     let homes = match planned.on {
         Chosen::Gpu => Homes { weights: "GPU", states: "GPU" },
+        // As --repack says and memory allows, which is looked at weight by weight at load.
+        Chosen::Cpu if placed == Some(Placement::Mapped) => {
+            Homes { weights: "mapped file, or copied to RAM", states: "RAM" }
+        }
         Chosen::Cpu | Chosen::Reference => Homes { weights: "mapped file", states: "RAM" },
     };
     let experts = match placed {
